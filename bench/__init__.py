@@ -1,0 +1,1 @@
+"""Benchmarks of the page's engine, each one module with one results file."""

@@ -1,0 +1,144 @@
+"""What the benchmarks share: arguments, the bundle to run, the sample questions, and where results go.
+
+Knows no measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typedecide
+from pybuild.bundle import build
+from pybuild.sources import DEFAULT_MODEL
+from typedecide.bundle import Bundle
+from typedecide.errors import TypedecideError
+from typedecide.page import PageEngine
+from typedecide.questions import Question, parse_questions
+
+ROOT = Path(__file__).resolve().parent.parent
+BUNDLES = ROOT / "build" / "bench"
+RESULTS = ROOT / "bench" / "results"
+
+
+class ArgumentError(TypedecideError):
+    """Arguments that do not fit together, or not to the bundle."""
+
+    code = "ARGUMENT"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that every benchmark takes."""
+    parser.add_argument("--device", choices=("wasm", "webgpu"), default="wasm", help="default: wasm")
+    parser.add_argument("--format", default="int8", help="weight format: fp32, int8 or int4 (default: int8)")
+    parser.add_argument("--layers", type=int, metavar="N", help="keep only the model's first N layers")
+    parser.add_argument("--threads", type=int, metavar="N", help="WASM threads (default: the page's)")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="DIST",
+        help="run this bundle instead of building one under build/bench",
+    )
+    parser.add_argument("--quick", action="store_true", help="a short form for tests; writes no results file")
+    parser.add_argument(
+        "--json",
+        metavar="PATH",
+        help="where to write the results; - prints the JSON object on standard output and nothing else there",
+    )
+
+
+def find_bundle(args: argparse.Namespace) -> Path:
+    """The bundle that the arguments name, or one built (or kept from before) for format and layers."""
+    if args.bundle is None:
+        layers = "" if args.layers is None else f"-{args.layers}-layers"
+        out = BUNDLES / f"{DEFAULT_MODEL}-{args.format}{layers}"
+        return build(out, formats=(args.format,), layers=args.layers)
+    bundle: Path = args.bundle
+    if args.layers is not None:
+        found = Bundle.open(bundle).model["shape"]["layers"]
+        if found != args.layers:
+            raise ArgumentError(
+                f"--layers {args.layers}: the bundle {bundle} has {found}; leave --bundle out to build one.",
+                layers=args.layers,
+                found=found,
+            )
+    return bundle
+
+
+def open_engine(args: argparse.Namespace, bundle: Path) -> PageEngine:
+    """The page's engine on the device and format asked for."""
+    print(f"loading {args.format} on {args.device}", file=sys.stderr, flush=True)
+    return PageEngine(bundle, args.device, args.format, threads=args.threads)
+
+
+def read_sample(bundle: Path) -> tuple[str, dict[str, Question]]:
+    """The state and the questions that the bundle ships as a sample."""
+    sample = json.loads((bundle / "app" / "sample.json").read_bytes())
+    return sample["state"], parse_questions(sample["questions"])
+
+
+def describe(name: str, engine: PageEngine) -> dict[str, Any]:
+    """What every result says: what ran, on what, with which versions, and when."""
+    info = engine.info
+    return {
+        "benchmark": name,
+        "model": info["model"]["name"],
+        "layers": info["model"]["shape"]["layers"],
+        "device": info["device"],
+        "candidate": info["candidate"],
+        "format": info["format"],
+        "threads": info["threads"],
+        "adapter": info["adapter"],
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "versions": {
+            "typedecide": typedecide.__version__,
+            "onnxruntime-web": f"{info['ort']['version']} ({info['ort']['build']})",
+            "chromium": engine.browser_version,
+            "python": platform.python_version(),
+        },
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Model"):
+                return value.strip()
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return platform.processor() or platform.machine()
+
+
+def results_path(args: argparse.Namespace, name: str) -> Path | None:
+    """Where the results go; None for a short run that was told no place, and for standard output."""
+    if args.json == "-" or (args.json is None and args.quick):
+        return None
+    return Path(args.json) if args.json else RESULTS / f"{name}-{args.device}-{args.format}.json"
+
+
+def publish(args: argparse.Namespace, result: Mapping[str, Any], summary: str) -> Path | None:
+    """Print the results and write them; gives the path of the file, if one was written."""
+    text = json.dumps(result, indent=2, allow_nan=False)
+    if args.json == "-":
+        print(text)
+        return None
+    print(summary)
+    path = results_path(args, result["benchmark"])
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+        print(f"wrote {path}")
+    return path

@@ -1,0 +1,184 @@
+"""The model part of a bundle, built once and kept: weights, graphs, golden values and drift of one format.
+
+A build lies in a cache folder named by the hash of all that goes into it: model, options, the code that makes it and
+the libraries' versions. So a change of the page rebuilds no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from pybuild import drift, golden, quantize
+from pybuild.graph import Decoder, Kernel, Variant, build, weight_names
+from pybuild.labels import find_labels
+from pybuild.progress import Steps
+from pybuild.sources import Source
+from typedecide.model import NativeModel, Shape
+from typedecide.prompt import Prompt, PromptSpec
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SHARD_BYTES = 64_000_000
+"""Largest file of weights in a bundle: small enough for every static host and for parallel, resumable downloads."""
+
+GRAPHS: dict[str, tuple[Variant, Kernel]] = {
+    "gqa": ("gqa", "nbits"),
+    "explicit": ("explicit", "nbits"),
+    "wasm": ("explicit", "dequant"),
+}
+"""Graphs of each format. All read the same weights; `web/runtime.js` says which candidate runs which."""
+
+PROMPT = {
+    "head": "Decide from the evidence which option fits the criterion.\n\nEvidence:\n{state}",
+    "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
+    "option": "{label}. {option}\n",
+}
+
+_CODE = (
+    "artifacts.py drift.py drift_prompts.json gguf_model.py golden.py graph.py labels.py layout.py quantize.py"
+    " sources.py tokenizer.py weights.py ../typedecide/model.py ../typedecide/prompt.py ../typedecide/questions.py"
+    " ../typedecide/readout.py"
+).split()
+
+_LIBRARIES = ("gguf", "numpy", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A finished format: its folder, and what the manifest says of it (`graphs`, `data`, `golden`, `drift`)."""
+
+    folder: Path
+    facts: dict[str, Any]
+
+
+class ModelBuild:
+    """Builds the formats of one model. `context` is the number of positions, None for the model's own."""
+
+    def __init__(self, source: Source, context: int | None, steps: Steps, force: bool = False) -> None:
+        self.source, self.steps, self.force = source, steps, force
+        self.decoder = Decoder.from_config(source.config)
+        self.context = min(context or self.decoder.positions, self.decoder.positions)
+        self.shape = Shape(self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context)
+        self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
+        self.tokenizer = _Tokenizer(self.tokenizer_json)
+        self.labels = find_labels(self.tokenizer)
+        self.prompt_spec = {"bos_ids": list(source.bos_ids), **PROMPT}
+        self.prompt = Prompt(
+            PromptSpec.from_manifest({"prompt": self.prompt_spec, "labels": self.labels})
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that decides the result."""
+        inputs = {
+            "origin": self.source.origin,
+            "config": dict(self.source.config),
+            "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
+            "context": self.context,
+            "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
+            "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        }
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+    def format(self, name: str) -> Built:
+        """The built format, from the cache or made now."""
+        folder = cache_folder() / self.key[:24] / name
+        if self.force or not (folder / "facts.json").exists():
+            with _replacing(folder) as fresh:
+                facts = self._build(name, fresh)
+                (fresh / "facts.json").write_text(json.dumps(facts), "utf-8")
+        return Built(folder, json.loads((folder / "facts.json").read_text("utf-8")))
+
+    def reference(self) -> drift.Probabilities:
+        """Option probabilities of the fixed prompts in fp32."""
+        if "reference" not in self.__dict__:
+            self.__dict__["reference"] = self.format("fp32").facts["probabilities"]
+        found: drift.Probabilities = self.__dict__["reference"]
+        return found
+
+    def _build(self, name: str, folder: Path) -> dict[str, Any]:
+        names = [n for group in weight_names(self.decoder) for n in group]
+        with self.steps.step(f"{name}: weights", len(names)) as advance:
+            layout = quantize.store(
+                self.decoder, self.source.weights, name, folder, self.context, lambda _: advance()
+            )
+        graphs = {}
+        with self.steps.step(f"{name}: graphs", len(GRAPHS)) as advance:
+            for graph, (variant, kernel) in GRAPHS.items():
+                (folder / f"{graph}-{name}.onnx").write_bytes(
+                    build(self.decoder, layout, variant, kernel)
+                )
+                graphs[graph] = f"{graph}-{name}.onnx"
+                advance()
+        data = {file: (folder / file).read_bytes() for file, _ in layout.files()}
+        with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
+            with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
+                found = drift.probabilities(model, self.prompt, self.tokenizer, advance)
+            cases = golden.golden_cases(model, self.tokenizer, [label["id"] for label in self.labels])
+        facts = {
+            "graphs": graphs,
+            "data": [self._shards(folder, file, size) for file, size in layout.files()],
+            "golden": cases,
+            "probabilities": found,
+        }
+        del data
+        reference = found if name == "fp32" else self.reference()
+        return {**facts, "drift": drift.drift(reference, found)}
+
+    def _shards(self, folder: Path, file: str, size: int) -> dict[str, Any]:
+        """Cut a data file into shards, and drop it."""
+        shards = []
+        with (folder / file).open("rb") as whole:
+            while part := whole.read(SHARD_BYTES):
+                shards.append(f"{file}.{len(shards):03d}")
+                (folder / shards[-1]).write_bytes(part)
+        (folder / file).unlink()
+        return {"path": file, "bytes": size, "shards": shards}
+
+
+class _Tokenizer:
+    """tokenizer.json as the Tokenizer that prompt.py wants."""
+
+    def __init__(self, text: str) -> None:
+        self._tokenizer = HuggingFaceTokenizer.from_str(text)
+
+    def encode(self, text: str, /) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def cache_folder() -> Path:
+    """Where built models are kept: `build/models` in the checkout, or TYPEDECIDE_BUILD_CACHE."""
+    named = os.environ.get("TYPEDECIDE_BUILD_CACHE")
+    return Path(named) if named else ROOT / "build" / "models"
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A fresh folder that takes the place of `folder` once it is complete; nothing half-built is ever seen."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield fresh
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,320 @@
+"""`python -m pybuild bundle`: graph, tokenizer, runtime and page become a folder that any static host serves.
+
+The same inputs give the same bytes. Models are built once and kept (see artifacts.py); the folder is put together anew
+only when something in it changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pybuild import npm
+from pybuild.artifacts import ROOT, Built, ModelBuild
+from pybuild.golden import TOLERANCE
+from pybuild.progress import Steps
+from pybuild.quantize import DEFAULT_FORMAT, FORMATS
+from pybuild.sources import DEFAULT_MODEL, cut, load_source
+from typedecide import __version__
+from typedecide.bundle import MANIFEST, SCHEMA
+from typedecide.errors import UnsupportedError
+from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
+
+WEB = ROOT / "web"
+
+ORT_BUILDS = {
+    "jspi": ("ort.jspi.min.mjs", "ort-wasm-simd-threaded.jspi"),
+    "webgpu": ("ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify"),
+    "wasm": ("ort.wasm.min.mjs", "ort-wasm-simd-threaded"),
+}
+"""ONNX Runtime Web builds that the page can need: module, and the stem of its loader and WebAssembly file."""
+
+
+def build(
+    out: Path,
+    source: str = DEFAULT_MODEL,
+    formats: Sequence[str] = (DEFAULT_FORMAT,),
+    layers: int | None = None,
+    context: int | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> Path:
+    """Build a bundle into the folder `out`, and return it.
+
+    Args:
+        source: a packaged model's name, a Hugging Face folder, a GGUF file or a hub id.
+        formats: weight formats to include; the first one is the default.
+        layers: keep only the first layers (for tests on slow devices); None keeps all.
+        context: positions; None keeps the model's own number.
+        force: build everything anew.
+        quiet: no progress on standard error.
+    """
+    for name in formats:
+        if name not in FORMATS:
+            raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
+    loaded = load_source(source)
+    if layers is not None:
+        loaded = cut(loaded, layers)
+    with Steps(quiet) as steps:
+        model = ModelBuild(loaded, context, steps, force)
+        built = {name: model.format(name) for name in dict.fromkeys(formats)}
+        inputs = _inputs(model, built)
+        if not force and _up_to_date(out, inputs):
+            return out
+        _assemble(out, model, built, inputs, steps)
+    return out
+
+
+def _inputs(model: ModelBuild, built: dict[str, Built]) -> str:
+    """Hash of all that goes into the folder besides the model itself, and of the model's key."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([model.key, list(built), __version__, model.source.licence]).encode())
+    for path in (Path(__file__), ROOT / "package-lock.json", *_web_files()):
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _up_to_date(out: Path, inputs: str) -> bool:
+    try:
+        manifest = json.loads((out / MANIFEST).read_text("utf-8"))
+        if manifest["build"]["inputs"] != inputs:
+            return False
+        return all((out / p).stat().st_size == f["bytes"] for p, f in manifest["files"].items())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _assemble(
+    out: Path, model: ModelBuild, built: dict[str, Built], inputs: str, steps: Steps
+) -> None:
+    """Put the folder together beside `out`, then swap it in."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
+        folder = Path(temporary) / "dist"
+        (folder / "model").mkdir(parents=True)
+        (folder / "model" / "tokenizer.json").write_text(model.tokenizer_json, "utf-8")
+        formats = {name: _copy_format(folder, one) for name, one in built.items()}
+        with steps.step("page and runtime", 1 + len(ORT_BUILDS)) as advance:
+            _copy_web(folder)
+            advance()
+            builds = {}
+            for name in ORT_BUILDS:
+                builds[name] = _copy_runtime(folder, name)
+                advance()
+        manifest = _manifest(model, formats, builds, inputs)
+        paths = sorted(p for p in folder.rglob("*") if p.is_file())
+        with steps.step("hashes", len(paths)) as advance:
+            for path in paths:
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                manifest["files"][path.relative_to(folder).as_posix()] = {
+                    "bytes": path.stat().st_size,
+                    "sha256": digest,
+                }
+                advance()
+        text = json.dumps(manifest, ensure_ascii=False, indent=1)
+        (folder / MANIFEST).write_text(text + "\n", "utf-8")
+        shutil.rmtree(out, ignore_errors=True)
+        folder.rename(out)
+
+
+def _manifest(
+    model: ModelBuild, formats: dict[str, Any], builds: dict[str, Any], inputs: str
+) -> dict[str, Any]:
+    decoder, shape = model.decoder, model.shape
+    return {
+        "schema": SCHEMA,
+        "typedecide": __version__,
+        "build": {"inputs": inputs},
+        "model": {
+            "name": model.source.name,
+            "licence": model.source.licence,
+            "origin": model.source.origin,
+            "family": decoder.family,
+            "parameters": decoder.parameters,
+            "hidden": decoder.hidden,
+            "heads": decoder.heads,
+            "ff": decoder.ff,
+            "vocab": decoder.vocab,
+            "shape": {
+                "layers": shape.layers,
+                "kv_heads": shape.kv_heads,
+                "head_dim": shape.head_dim,
+                "context": shape.context,
+            },
+            "control_ids": list(model.source.control_ids),
+        },
+        "limits": {
+            "context": shape.context,
+            "max_options": min(MAX_OPTIONS, len(model.labels)),
+            "max_levels": min(MAX_LEVELS, len(model.labels)),
+        },
+        "prompt": model.prompt_spec,
+        "labels": model.labels,
+        "tokenizer": "model/tokenizer.json",
+        "default_format": next(iter(formats)),
+        "formats": formats,
+        "selftest": {"tolerance": TOLERANCE},
+        "runtime": {"ort": _package_version("onnxruntime-web"), "builds": builds},
+        "files": {},
+    }
+
+
+def _copy_format(folder: Path, built: Built) -> dict[str, Any]:
+    """Copy a format's files; its manifest entry."""
+    facts = built.facts
+    graphs = {variant: f"model/{name}" for variant, name in facts["graphs"].items()}
+    data = [{**d, "shards": [f"model/{s}" for s in d["shards"]]} for d in facts["data"]]
+    for path in [*graphs.values(), *(s for d in data for s in d["shards"])]:
+        shutil.copyfile(built.folder / Path(path).name, folder / path)
+    return {
+        "graphs": graphs,
+        "data": data,
+        "bytes": sum(d["bytes"] for d in data),
+        "drift": facts["drift"],
+        "golden": facts["golden"],
+    }
+
+
+def _web_files() -> list[Path]:
+    return sorted(p for p in WEB.rglob("*") if p.is_file() and not p.name.startswith("."))
+
+
+def _copy_web(folder: Path) -> None:
+    """The page and the library; the page's index.html lies at the root."""
+    for path in _web_files():
+        relative = path.relative_to(WEB)
+        target = folder / ("index.html" if relative.as_posix() == "app/index.html" else relative)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    tokenizers = folder / "vendor" / "tokenizers"
+    tokenizers.mkdir(parents=True)
+    package = npm.package("@huggingface/tokenizers")
+    shutil.copyfile(package / "dist" / "tokenizers.min.mjs", tokenizers / "tokenizers.min.mjs")
+    shutil.copyfile(package / "LICENSE", tokenizers / "LICENSE")
+
+
+def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
+    """One ONNX Runtime Web build, its WebAssembly compressed; its manifest entry.
+
+    Static hosts often do not compress WebAssembly, and the three builds are 58 MB plain and 14 MB compressed.
+    """
+    module, stem = ORT_BUILDS[name]
+    dist, target = npm.package("onnxruntime-web") / "dist", folder / "vendor" / "ort"
+    target.mkdir(parents=True, exist_ok=True)
+    for file in (module, f"{stem}.mjs"):
+        shutil.copyfile(dist / file, target / file)
+    packed = gzip.compress((dist / f"{stem}.wasm").read_bytes(), 9, mtime=0)
+    (target / f"{stem}.wasm.gz").write_bytes(packed)
+    return {
+        "module": f"vendor/ort/{module}",
+        "loader": f"vendor/ort/{stem}.mjs",
+        "wasm": f"vendor/ort/{stem}.wasm.gz",
+    }
+
+
+def _package_version(name: str) -> str:
+    version: str = json.loads((npm.package(name) / "package.json").read_text("utf-8"))["version"]
+    return version
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `bundle` and `formats` to the command line."""
+    bundle = subparsers.add_parser(
+        "bundle",
+        help="build a bundle: a folder that any static host serves",
+        description="Build a bundle: a folder that any static host serves.",
+    )
+    bundle.add_argument("--out", type=Path, default=Path("dist"), help="folder to write (default: dist)")
+    bundle.add_argument(
+        "--formats",
+        default=DEFAULT_FORMAT,
+        help=f"weight formats, the default one first (default: {DEFAULT_FORMAT}; known: {', '.join(FORMATS)})",
+    )
+    bundle.add_argument("--force", action="store_true", help="build everything anew")
+    bundle.set_defaults(func=run)
+    formats = subparsers.add_parser(
+        "formats",
+        help="what each weight format of a model costs: size and drift",
+        description="Build every weight format of a model, and print its size and its drift against fp32.",
+    )
+    formats.set_defaults(func=run_formats)
+    for parser in (bundle, formats):
+        parser.add_argument(
+            "--model",
+            default=DEFAULT_MODEL,
+            help=f"{DEFAULT_MODEL} (default), a Hugging Face folder, a GGUF file or a hub id",
+        )
+        parser.add_argument("--layers", type=int, help="keep only the first layers of the model (for tests)")
+        parser.add_argument("--context", type=int, help="positions (default: the model's own number)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """`python -m pybuild bundle`."""
+    out = build(
+        args.out,
+        args.model,
+        [f.strip() for f in args.formats.split(",")],
+        args.layers,
+        args.context,
+        args.force,
+    )
+    manifest = json.loads((out / MANIFEST).read_text("utf-8"))
+    rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}
+    _print_formats(manifest["model"]["name"], rows)
+    total = sum(f["bytes"] for f in manifest["files"].values())
+    print(f"{out}: {len(manifest['files'])} files, {total / 1e6:.1f} MB")
+    return 0
+
+
+def run_formats(args: argparse.Namespace) -> int:
+    """`python -m pybuild formats`."""
+    loaded = load_source(args.model)
+    if args.layers is not None:
+        loaded = cut(loaded, args.layers)
+    with Steps() as steps:
+        model = ModelBuild(loaded, args.context, steps)
+        built = {name: model.format(name).facts for name in FORMATS}
+    rows = {n: (sum(d["bytes"] for d in facts["data"]), facts["drift"]) for n, facts in built.items()}
+    _print_formats(model.source.name, rows)
+    return 0
+
+
+def _print_formats(model: str, rows: dict[str, tuple[int, dict[str, Any]]]) -> None:
+    """A table of sizes and drifts, and a warning for each lossy format."""
+    table = Table(title=f"{model}: weight formats, probability drift against fp32")
+    for column in ("format", "MB", "prompts", "largest drift", "mean drift", "changed answers"):
+        table.add_column(column, justify="left" if column == "format" else "right")
+    for name, (size, cost) in rows.items():
+        table.add_row(
+            name,
+            f"{size / 1e6:.1f}",
+            str(cost["prompts"]),
+            f"{cost['max']:.2g}",
+            f"{cost['mean']:.2g}",
+            str(cost["flips"]),
+        )
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    for name, (_, cost) in rows.items():
+        if cost["large"]:
+            print(
+                f"warning: {name} changes option probabilities by up to {cost['max']:.2f} on this model;"
+                " compare with another format before you rely on it",
+                file=sys.stderr,
+            )
+
+

@@ -1,0 +1,424 @@
+"""The decoder graph: a model's configuration and its stored weights in, an ONNX model out.
+
+One dynamic-shape graph serves prefill and scoring. Reads as the forward pass it is; knows nothing of
+prompts, questions or files other than the weight layout it is given.
+
+Inputs (S new tokens, P cached tokens, T = P + S, R rows read, M labels):
+    input_ids int64 [1, S], position_ids int64 [1, S], mask float [1, 1, S, T] (0 visible, -1e4 hidden),
+    rows int64 [R], label_ids int64 [M], past.{i}.key / past.{i}.value float [1, kv_heads, P, head_dim];
+    the `gqa` variant also takes seqlens_k int32 [1] = T - 1 and total_sequence_length int32 [1] = T.
+Outputs:
+    label_logits float [R, M], present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim].
+
+The head is the label rows of the (tied or own) output embedding only: no S x vocabulary logits exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+from onnxscript import GraphBuilder
+
+from pybuild.layout import Layout, Matrix
+from typedecide.errors import TypedecideError
+
+OPSET = 21
+"""ai.onnx operator set of the graph; ONNX Runtime Web 1.30 runs it on every device."""
+
+Variant = Literal["gqa", "explicit"]
+Kernel = Literal["nbits", "dequant"]
+
+
+class UnsupportedModelError(TypedecideError):
+    """The model's configuration asks for something this graph does not compute."""
+
+    code = "UNSUPPORTED_MODEL"
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding: base frequency and, optionally, a scaling rule.
+
+    `scaling` holds the Hugging Face parameters of `linear` or `llama3` scaling, or None.
+    """
+
+    theta: float
+    scaling: Mapping[str, Any] | None
+
+    def inverse_frequencies(self, head_dim: int) -> NDArray[np.float64]:
+        """Angle per position of each rotated pair, [head_dim / 2] radians."""
+        inverse = self.theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+        if self.scaling is None:
+            return inverse
+        factor = float(self.scaling["factor"])
+        if self.scaling["rope_type"] == "linear":
+            return inverse / factor
+        # Llama 3.1: long wavelengths are divided by the factor, short ones kept, the band between blended
+        # (transformers, modeling_rope_utils._compute_llama3_parameters).
+        low, high = float(self.scaling["low_freq_factor"]), float(self.scaling["high_freq_factor"])
+        original = float(self.scaling["original_max_position_embeddings"])
+        wavelength = 2 * math.pi / inverse
+        blend = np.clip((original / wavelength - low) / (high - low), 0.0, 1.0)
+        scaled: NDArray[np.float64] = (1 - blend) * inverse / factor + blend * inverse
+        return scaled
+
+    def tables(self, head_dim: int, positions: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Cosine and sine tables, each float32 [positions, head_dim / 2]."""
+        angles = np.outer(np.arange(positions, dtype=np.float64), self.inverse_frequencies(head_dim))
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What the graph needs to know of a model. Sizes are counts of values, not bytes."""
+
+    family: str
+    vocab: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ff: int
+    eps: float
+    tied: bool
+    qkv_bias: bool
+    o_bias: bool
+    qk_norm: bool
+    rope: Rope
+    positions: int
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Decoder:
+        """Read a Hugging Face `config.json`; raises UnsupportedModelError with the offending value."""
+        family = config.get("model_type")
+        if family not in FAMILIES:
+            known = ", ".join(sorted(FAMILIES))
+            raise UnsupportedModelError(
+                f"model_type {family!r} is not supported; supported families: {known}", value=family
+            )
+        if config.get("hidden_act", "silu") != "silu":
+            raise UnsupportedModelError(
+                f"hidden_act {config['hidden_act']!r} is not supported (silu is)", value=config["hidden_act"]
+            )
+        heads = int(config["num_attention_heads"])
+        return cls(
+            family=str(family),
+            vocab=int(config["vocab_size"]),
+            hidden=int(config["hidden_size"]),
+            layers=int(config["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or config["hidden_size"] // heads),
+            ff=int(config["intermediate_size"]),
+            eps=float(config["rms_norm_eps"]),
+            tied=bool(config.get("tie_word_embeddings", False)),
+            rope=_rope(config),
+            positions=int(config["max_position_embeddings"]),
+            **FAMILIES[str(family)](config),
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, embeddings included once."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        layer = self.hidden * (2 * q + 2 * kv + 3 * self.ff) + 2 * self.hidden
+        return self.layers * layer + self.hidden * (1 + self.vocab * (1 if self.tied else 2))
+
+
+def _rope(config: Mapping[str, Any]) -> Rope:
+    """Rotary parameters from either spelling: transformers 5 (`rope_parameters`) or the older two keys."""
+    spec = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    theta = float(spec.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    kind = spec.get("rope_type", spec.get("type", "default"))
+    if kind == "default":
+        return Rope(theta, None)
+    if kind not in ("linear", "llama3"):
+        raise UnsupportedModelError(f"rope_type {kind!r} is not supported", value=kind)
+    return Rope(theta, {**spec, "rope_type": kind})
+
+
+def _llama(config: Mapping[str, Any]) -> dict[str, bool]:
+    if config.get("mlp_bias"):
+        raise UnsupportedModelError("mlp_bias = true is not supported", value=True)
+    bias = bool(config.get("attention_bias", False))
+    return {"qkv_bias": bias, "o_bias": bias, "qk_norm": False}
+
+
+def _qwen2(config: Mapping[str, Any]) -> dict[str, bool]:
+    _no_sliding_window(config)
+    return {"qkv_bias": True, "o_bias": False, "qk_norm": False}
+
+
+def _qwen3(config: Mapping[str, Any]) -> dict[str, bool]:
+    _no_sliding_window(config)
+    bias = bool(config.get("attention_bias", False))
+    return {"qkv_bias": bias, "o_bias": bias, "qk_norm": True}
+
+
+def _no_sliding_window(config: Mapping[str, Any]) -> None:
+    if config.get("use_sliding_window"):
+        raise UnsupportedModelError("use_sliding_window = true is not supported", value=True)
+
+
+FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, bool]]] = {
+    "llama": _llama,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+}
+"""What sets a family apart from the plain decoder. A further family is one entry here."""
+
+
+def weight_names(decoder: Decoder) -> tuple[list[str], list[str], list[str]]:
+    """Hugging Face names of the (embedding tables, matrices, vectors) that the graph reads, in file order."""
+    tables = ["model.embed_tokens.weight"] + ([] if decoder.tied else ["lm_head.weight"])
+    matrices, vectors = [], []
+    for i in range(decoder.layers):
+        at, mlp = f"model.layers.{i}.self_attn", f"model.layers.{i}.mlp"
+        matrices += [f"{at}.{p}_proj.weight" for p in "qkvo"]
+        matrices += [f"{mlp}.{p}_proj.weight" for p in ("gate", "up", "down")]
+        vectors += [
+            f"model.layers.{i}.input_layernorm.weight",
+            f"model.layers.{i}.post_attention_layernorm.weight",
+        ]
+        vectors += [f"{at}.{p}_proj.bias" for p in "qkv"] if decoder.qkv_bias else []
+        vectors += [f"{at}.o_proj.bias"] if decoder.o_bias else []
+        vectors += [f"{at}.{p}_norm.weight" for p in "qk"] if decoder.qk_norm else []
+    return tables, matrices, [*vectors, "model.norm.weight"]
+
+
+def build(decoder: Decoder, layout: Layout, variant: Variant, kernel: Kernel) -> bytes:
+    """The serialised ONNX model; weights stay in the layout's external data files.
+
+    Args:
+        decoder: the model.
+        layout: where each stored tensor lies.
+        variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside) or `explicit` (MatMul and Softmax).
+        kernel: how quantised matrices are multiplied: `nbits` (MatMulNBits) or `dequant` (expanded to
+            float32 once, when the session folds constants). The same for float32 weights.
+    """
+    graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
+    _Forward(decoder, layout, variant, kernel, GraphBuilder(graph)).run()
+    for node in graph:
+        node.metadata_props.clear()
+        node.meta.clear()
+    model = ir.Model(graph, ir_version=10, producer_name="typedecide")
+    return ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+
+
+class _Forward:
+    """One trace of the forward pass into a graph."""
+
+    def __init__(
+        self, decoder: Decoder, layout: Layout, variant: Variant, kernel: Kernel, builder: GraphBuilder
+    ) -> None:
+        self.d, self.layout, self.variant, self.kernel = decoder, layout, variant, kernel
+        self.builder = builder
+        self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
+        self._loaded: dict[str, ir.Value] = {}
+        self._sums: dict[str, ir.Value] = {}
+
+    def run(self) -> None:
+        """Inputs, all layers, label head, outputs."""
+        d, op = self.d, self.op
+        i64, f32, i32 = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.INT32
+        ids = self.builder.input("input_ids", i64, [1, "S"])
+        self.positions = self.builder.input("position_ids", i64, [1, "S"])
+        mask = self.builder.input("mask", f32, [1, 1, "S", "T"])
+        rows = self.builder.input("rows", i64, ["R"])
+        label_ids = self.builder.input("label_ids", i64, ["M"])
+        if self.variant == "gqa":
+            self.seqlens = self.builder.input("seqlens_k", i32, [1])
+            self.total = self.builder.input("total_sequence_length", i32, [1])
+            self.mask = mask
+        else:
+            # Query rows of the heads that share a key head are stacked, head by head; so is their mask.
+            self.mask = op.Concat(*[mask] * (d.heads // d.kv_heads), axis=2)
+        past = [
+            tuple(
+                self.builder.input(f"past.{i}.{part}", f32, [1, d.kv_heads, "P", d.head_dim])
+                for part in ("key", "value")
+            )
+            for i in range(d.layers)
+        ]
+        self.cos, self.sin = self.tensor("rope.cos"), self.tensor("rope.sin")
+
+        hidden, present = self.embedding("model.embed_tokens.weight", ids), []
+        normed = self.norm(hidden, "model.layers.0.input_layernorm.weight")
+        for i, (key, value) in enumerate(past):
+            at = f"model.layers.{i}"
+            attended, kv = self.attention(normed, f"{at}.self_attn", key, value)
+            hidden, normed = self.add_norm(hidden, attended, f"{at}.post_attention_layernorm.weight")
+            fed = self.feed_forward(normed, f"{at}.mlp")
+            if i + 1 < d.layers:
+                hidden, normed = self.add_norm(hidden, fed, f"model.layers.{i + 1}.input_layernorm.weight")
+            else:
+                hidden = op.Add(hidden, fed)
+            present.append(kv)
+
+        self.builder.add_output(self.label_head(hidden, rows, label_ids), "label_logits")
+        self.builder.graph.outputs[-1].dtype, self.builder.graph.outputs[-1].shape = f32, ir.Shape(["R", "M"])
+        for i, pair in enumerate(present):
+            for part, tensor in zip(("key", "value"), pair, strict=True):
+                tensor.dtype, tensor.shape = f32, ir.Shape([1, d.kv_heads, "T", d.head_dim])
+                self.builder.add_output(tensor, f"present.{i}.{part}")
+
+    # -- the layers --------------------------------------------------------------------------------------
+
+    def attention(
+        self, x: ir.Value, at: str, past_key: ir.Value, past_value: ir.Value
+    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
+        """Self-attention of x [1, S, hidden] over past and new tokens; returns output and present KV."""
+        query = self.rotate(self.project(x, f"{at}.q_proj"), f"{at}.q_norm", self.d.heads)
+        key = self.rotate(self.project(x, f"{at}.k_proj"), f"{at}.k_norm", self.d.kv_heads)
+        value = self.project(x, f"{at}.v_proj")
+        attend = self.grouped_query if self.variant == "gqa" else self.explicit
+        mixed, present = attend(query, key, value, past_key, past_value)
+        return self.project(mixed, f"{at}.o_proj"), present
+
+    def grouped_query(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, past_key: ir.Value, past_value: ir.Value
+    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
+        """Attention in one kernel. RoPE stays outside: on WebGPU the kernel ignores `position_ids`."""
+        mixed, present_key, present_value = self.ms.GroupQueryAttention(
+            *(query, key, value, past_key, past_value, self.seqlens, self.total),
+            *(None, None, None, self.mask),
+            num_heads=self.d.heads,
+            kv_num_heads=self.d.kv_heads,
+            scale=self.d.head_dim**-0.5,
+            do_rotary=0,
+            _outputs=3,
+        )
+        return mixed, (present_key, present_value)
+
+    def explicit(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, past_key: ir.Value, past_value: ir.Value
+    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
+        """softmax(Q K^T / sqrt(head_dim) + mask) V, with the G query heads of a key head stacked as rows."""
+        op, d = self.op, self.d
+        group = d.heads // d.kv_heads
+        present_key = op.Concat(past_key, self.heads_first(key, d.kv_heads), axis=2)
+        present_value = op.Concat(past_value, self.heads_first(value, d.kv_heads), axis=2)
+        scaled = op.Mul(query, float(d.head_dim**-0.5))
+        split = op.Transpose(op.Reshape(scaled, [1, -1, d.kv_heads, group, d.head_dim]), perm=[0, 2, 3, 1, 4])
+        stacked = op.Reshape(split, [1, d.kv_heads, -1, d.head_dim])
+        scores = op.Add(op.MatMul(stacked, op.Transpose(present_key, perm=[0, 1, 3, 2])), self.mask)
+        mixed = op.MatMul(op.Softmax(scores, axis=-1), present_value)
+        unstacked = op.Reshape(mixed, [1, d.kv_heads, group, -1, d.head_dim])
+        rows = op.Transpose(unstacked, perm=[0, 3, 1, 2, 4])
+        return op.Reshape(rows, [1, -1, d.heads * d.head_dim]), (present_key, present_value)
+
+    def feed_forward(self, x: ir.Value, at: str) -> ir.Value:
+        """SwiGLU: down(silu(gate(x)) * up(x))."""
+        gate = self.project(x, f"{at}.gate_proj")
+        silu = self.op.Mul(gate, self.op.Sigmoid(gate))
+        return self.project(self.op.Mul(silu, self.project(x, f"{at}.up_proj")), f"{at}.down_proj")
+
+    def label_head(self, hidden: ir.Value, rows: ir.Value, label_ids: ir.Value) -> ir.Value:
+        """Logits of the labels at the rows that are read: [R, M]."""
+        op = self.op
+        read = self.norm(op.Gather(hidden, rows, axis=1), "model.norm.weight")
+        table = "model.embed_tokens.weight" if self.d.tied else "lm_head.weight"
+        labels = op.Transpose(self.embedding(table, label_ids), perm=[1, 0])
+        return op.MatMul(op.Reshape(read, [-1, self.d.hidden]), labels)
+
+    # -- the pieces --------------------------------------------------------------------------------------
+
+    def rotate(self, x: ir.Value, norm: str, heads: int) -> ir.Value:
+        """Per-head norm where the family has one, then RoPE by explicit positions; [1, S, heads * head_dim]."""
+        if self.d.qk_norm:
+            split = self.op.Reshape(x, [1, -1, heads, self.d.head_dim])
+            x = self.op.Reshape(self.norm(split, f"{norm}.weight"), [1, -1, heads * self.d.head_dim])
+        return self.ms.RotaryEmbedding(x, self.positions, self.cos, self.sin, interleaved=0)
+
+    def heads_first(self, x: ir.Value, heads: int) -> ir.Value:
+        """[1, S, heads * head_dim] to [1, heads, S, head_dim]."""
+        return self.op.Transpose(self.op.Reshape(x, [1, -1, heads, self.d.head_dim]), perm=[0, 2, 1, 3])
+
+    def norm(self, x: ir.Value, weight: str) -> ir.Value:
+        """RMSNorm over the last axis."""
+        return self.op.SimplifiedLayerNormalization(x, self.tensor(weight), axis=-1, epsilon=self.d.eps)
+
+    def add_norm(self, x: ir.Value, delta: ir.Value, weight: str) -> tuple[ir.Value, ir.Value]:
+        """(x + delta, RMSNorm(x + delta)) in one kernel."""
+        normed, _, _, total = self.ms.SkipSimplifiedLayerNormalization(
+            x, delta, self.tensor(weight), epsilon=self.d.eps, _outputs=4
+        )
+        return total, normed
+
+    def project(self, x: ir.Value, at: str) -> ir.Value:
+        """x W^T (+ bias) in the layout's weight format."""
+        y = self.matmul(x, f"{at}.weight")
+        bias = f"{at}.bias"
+        return self.op.Add(y, self.tensor(bias)) if bias in self.layout else y
+
+    def matmul(self, x: ir.Value, name: str) -> ir.Value:
+        op, matrix = self.op, self.layout.matrices[name]
+        if matrix.bits == 32:
+            return op.MatMul(x, self.tensor(name))
+        if self.kernel == "dequant":
+            return op.MatMul(x, self.expanded(name))
+        product = self.ms.MatMulNBits(
+            *(x, self.tensor(f"{name}.q"), self.tensor(f"{name}.scale")),
+            K=matrix.inputs,
+            N=matrix.outputs,
+            bits=matrix.bits,
+            block_size=matrix.block,
+        )
+        if matrix.bits == 8:
+            return product
+        # int4: the offset of a block multiplies the sum of its inputs.
+        return op.Add(product, op.MatMul(self.block_sums(x, matrix), self.tensor(f"{name}.offset")))
+
+    def block_sums(self, x: ir.Value, matrix: Matrix) -> ir.Value:
+        """Sums of x over the blocks of its last axis, [1, S, in / block]; one node for all users of x."""
+        key = x.name or ""
+        if key not in self._sums:
+            split = self.op.Reshape(x, [1, -1, matrix.inputs // matrix.block, matrix.block])
+            self._sums[key] = self.op.ReduceSum(split, [-1], keepdims=0)
+        return self._sums[key]
+
+    def expanded(self, name: str) -> ir.Value:
+        """The matrix as float32 [in, out], made of constants only, so that the session folds it at load."""
+        op, matrix = self.op, self.layout.matrices[name]
+        per_block = [matrix.outputs, -1, 1]
+        scale = op.Reshape(self.tensor(f"{name}.scale"), per_block)
+        q = op.Cast(self.tensor(f"{name}.q"), to=ir.DataType.FLOAT)
+        if matrix.bits == 8:
+            full = op.Mul(op.Sub(q, 128.0), scale)
+        else:
+            high = op.Floor(op.Mul(q, 1 / 16))
+            low = op.Sub(q, op.Mul(high, 16.0))
+            pairs = op.Concat(op.Unsqueeze(low, [-1]), op.Unsqueeze(high, [-1]), axis=-1)
+            levels = op.Reshape(pairs, [matrix.outputs, -1, matrix.block])
+            offset = op.Reshape(op.Transpose(self.tensor(f"{name}.offset"), perm=[1, 0]), per_block)
+            full = op.Add(op.Mul(op.Sub(levels, 8.0), scale), offset)
+        padded = op.Reshape(full, [matrix.outputs, matrix.padded_inputs])
+        exact = padded if matrix.padded_inputs == matrix.inputs else op.Slice(padded, [0], [matrix.inputs], [1])
+        return op.Transpose(exact, perm=[1, 0])
+
+    def embedding(self, name: str, ids: ir.Value) -> ir.Value:
+        """Rows of an embedding table, float32 [..., hidden].
+
+        Quantised tables are gathered as bytes and expanded row by row with plain operators:
+        GatherBlockQuantized has no CPU kernel in the WebGPU builds.
+        """
+        op, matrix = self.op, self.layout.matrices[name]
+        if matrix.bits == 32:
+            return op.Gather(self.tensor(name), ids, axis=0)
+        lead = [0] * len(ids.shape or ())
+        blocks = op.Cast(op.Gather(self.tensor(f"{name}.q"), ids, axis=0), to=ir.DataType.FLOAT)
+        scale = op.Unsqueeze(op.Gather(self.tensor(f"{name}.scale"), ids, axis=0), [-1])
+        return op.Reshape(op.Mul(op.Sub(blocks, 128.0), scale), [*lead, self.d.hidden])
+
+    def tensor(self, name: str) -> ir.Value:
+        """A stored tensor as an initializer, loaded once."""
+        if name not in self._loaded:
+            self._loaded[name] = self.builder.initializer(self.layout.external(name), name, qualify=False)
+        return self._loaded[name]

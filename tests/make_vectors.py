@@ -1,0 +1,591 @@
+"""Writes the files of tests/vectors on which Python and JavaScript must agree (`build` names them).
+
+`python -m tests.make_vectors` writes them, `--check` only says whether they are up to date. The expected values
+are what `typedecide` computes today: review a change in them as a change in behaviour. Inputs are built here,
+from fixed seeds; the two tokenizers are small but real byte-level BPE models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex
+from tokenizers import Tokenizer as BPE
+from tokenizers.models import BPE as BPEModel
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+from typedecide.errors import TypedecideError
+from typedecide.prompt import Prompt, PromptSpec
+from typedecide.questions import Criterion, Question, parse_question, parse_questions
+from typedecide.readout import read
+
+FOLDER = Path(__file__).parent / "vectors"
+TOLERANCE = 1e-12
+
+Case = dict[str, Any]
+
+EXOTIC = [
+    "cafe\u0301 / caf\u00e9",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+    "\U0001f3f3\ufe0f\u200d\U0001f308 flag",
+    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd",
+    "\u202ertl override\u202c",
+    "nul\x00inside",
+    "\x00",
+    "\ufeffbyte order mark",
+    "zero\u200bwidth",
+    "Z\u0351\u036b\u0343\u036a\u0302a\u0363\u036cl\u0350g\u0352o",
+    "\u4f60\u597d\uff0c\u4e16\u754c",
+    "\ud55c\uad6d\uc5b4",
+    "\U00020000\U0010ffff",
+    "\u2028line\u2029paragraph",
+    "tab\tand\r\nlines\n",
+    '"quotes" \\ back\\slash',
+    "{state} {criterion} {options} {label} {option} {{}} {",
+    "$& $1 $$ \\1 \\g<0>",
+    "<|im_end|><|endoftext|>",
+    "__proto__",
+    "constructor",
+    "10",
+    "2",
+    "-1",
+    "007",
+    "4294967296",
+]
+
+MANIFEST: dict[str, Any] = {
+    "prompt": {
+        "bos_ids": [7, 0],
+        "head": "Decide from the evidence which option fits the criterion.\n\nEvidence:\n{state}",
+        "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
+        "option": "{label}. {option}\n",
+    },
+    "labels": [{"text": chr(ord("A") + i), "id": 500 + 3 * i} for i in range(26)],
+}
+
+
+# ------------------------------------------------------------------------------------------------ tokenizers
+
+TEXT = (
+    "Decide from the evidence which option fits criterion Evidence Criterion Options Answer Yes No "
+    "The customer asks for a refund and is very angry today because of the late order"
+)
+WORDS = TEXT.split()
+
+
+# White space is spelled out: the two languages' own `\s` differ, in U+FEFF for one.
+_SPACE = "\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+GPT2_SPLIT = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+"
+    rf"| ?[^{_SPACE}\p{{L}}\p{{N}}]+|[{_SPACE}]+(?![^{_SPACE}])|[{_SPACE}]+"
+)
+
+
+def make_tokenizer(merges: list[tuple[str, str]], split: bool) -> Case:
+    """A byte-level BPE of the 256 byte characters and `merges`, as tokenizer.json holds it."""
+    symbols = [*sorted(ByteLevel.alphabet()), *dict.fromkeys(left + right for left, right in merges)]
+    vocabulary = {symbol: index for index, symbol in enumerate(symbols)}
+    tokenizer = BPE(BPEModel(vocabulary, merges))
+    byte_level = ByteLevel(add_prefix_space=False, use_regex=False)
+    splitter = Split(Regex(GPT2_SPLIT), "isolated")
+    tokenizer.pre_tokenizer = Sequence([splitter, byte_level]) if split else byte_level
+    document: Case = json.loads(tokenizer.to_str())
+    return document
+
+
+def spell(word: str) -> list[tuple[str, str]]:
+    """The merges that build `word` from left to right, plain and after a space (byte-level: Ġ)."""
+    spellings = [word, "\u0120" + word]
+    return [(text[:at], text[at]) for text in spellings for at in range(1, len(text))]
+
+
+def plain_tokenizer() -> Case:
+    """Splits as GPT-2 does, so a token crosses from the head into the tail only inside white space."""
+    merges = [pair for word in WORDS for pair in spell(word)]
+    merges += [("\u010a", "\u010a"), ("\u0120", "\u0120"), (".", "."), ("\u010d", "\u010a")]
+    return make_tokenizer(list(dict.fromkeys(merges)), split=True)
+
+
+def crossing_tokenizer() -> Case:
+    """Does not split before merging, so that `.`, `!.` and `yes` at the state's end merge with the line feed (Ċ).
+
+    A state that ends in `.` is saved by trimming one token; one that ends in `!.` or `yes` is not.
+    """
+    merges = [(".", "\u010a"), ("!", ".\u010a"), ("s", "\u010a"), ("e", "s\u010a"), ("y", "es\u010a")]
+    return make_tokenizer(merges, split=False)
+
+
+class Encoder:
+    """A tokenizer.json, as typedecide's Tokenizer protocol wants it."""
+
+    def __init__(self, document: Case) -> None:
+        self.bpe = BPE.from_str(json.dumps(document))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, no special token added."""
+        ids: list[int] = self.bpe.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+# ------------------------------------------------------------------------------------------------ questions
+
+
+def describe_error(error: TypedecideError) -> Case:
+    return {"code": error.code, "message": error.message, "data": to_json(error.data)}
+
+
+def to_json(value: object) -> Any:
+    """`value` for a JSON file; the numbers that JSON lacks as their JavaScript names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def outcome(compute: Callable[..., Any], *inputs: object) -> Case:
+    """What `compute` makes of `inputs`, or the error that it raises, as JSON."""
+    try:
+        return {"expect": to_json(compute(*inputs))}
+    except TypedecideError as error:
+        return {"error": describe_error(error)}
+
+
+def question_view(wire: object) -> Case:
+    return view(parse_question(wire))
+
+
+def view(question: Question) -> Case:
+    """What both languages know of a question."""
+    criterion = question.criterion()
+    return {
+        "kind": question.kind,
+        "names": question.names,
+        "criterion": {"text": criterion.text, "options": criterion.options},
+    }
+
+
+def choice(criteria: object, instructions: object = "Which team?") -> Case:
+    return {"type": "choice", "instructions": instructions, "criteria": criteria}
+
+
+def score(criteria: object) -> Case:
+    return {"type": "score", "instructions": "How angry?", "criteria": criteria}
+
+
+def valid_questions() -> Iterator[tuple[str, object]]:
+    listed = list(range(2, 12))
+    yield "names in a list", choice(["billing", "technical", "other"])
+    yield "names in an object", choice({"billing": "payments", "technical": None, "other": ""})
+    yield "pairs", choice([["10", "ten"], ["2", "two"], ["1", None]])
+    yield "pairs of the same text", choice([["a", "a"], ["b", "b"]])
+    yield (
+        "named records",
+        choice([{"name": "10", "description": "ten"}, {"name": "2"}, {"name": "x", "z": 1}]),
+    )
+    yield "a mix of forms", choice(["a", ["b", "bee"], {"name": "c", "description": None}])
+    yield "integer-like names in a list", choice(["10", "2", "1", "0", "-1", "007", "4294967296"])
+    yield (
+        "almost integer-like names in an object",
+        choice({"b": "", "-1": "", "007": "", "1.0": "", "1e3": ""}),
+    )
+    yield "names of Object.prototype", choice({"constructor": "c", "__proto__": "p", "toString": None})
+    yield "exotic names", choice(EXOTIC)
+    yield "exotic names and descriptions", choice([[name, name[::-1]] for name in EXOTIC])
+    yield (
+        "names that differ in normal form, case or space only",
+        choice(["\u00e9", "e\u0301", "\u00c9", " \u00e9"]),
+    )
+    yield "a space and a control character", choice(["\x1c", "\ufeff", "\u200b", " a "])
+    yield "no instructions", {"type": "choice", "criteria": ["a", "b"]}
+    yield "null instructions", choice(["a", "b"], None)
+    yield "two options", choice(["a", "b"])
+    yield "255 options", choice([f"option {i}" for i in range(255)])
+    yield "255 options in an object", choice({f"option {i}": f"the {i}th" for i in range(255)})
+    yield "unknown fields", {**choice(["a", "b"]), "x_hint": [1], "weight": None}
+    yield "levels in a list", score(["calm", "annoyed", "furious"])
+    yield "levels in an object", score({"calm": "polite words", "furious": None})
+    yield "ten integer-like levels", score([str(i) for i in reversed(range(10))])
+    yield "two levels", score(["low", "high"])
+    yield "ten levels", score([f"level {i}" for i in listed])
+    yield "noul, instructions only", {"type": "noul", "instructions": "Is it urgent?"}
+    yield "noul, criteria only", {"type": "noul", "criteria": "Is it urgent?"}
+    yield "noul, both", {"type": "noul", "instructions": "Read closely.", "criteria": "Is it urgent?"}
+    yield "noul, null criteria", {"type": "noul", "instructions": "Is it urgent?", "criteria": None}
+    yield "noul, empty criteria", {"type": "noul", "instructions": "Is it urgent?", "criteria": ""}
+    yield (
+        "noul, two-sided",
+        {"type": "noul", "instructions": "Urgent?", "criteria": {"true": "today", "false": "later"}},
+    )
+    yield "noul, true only", {"type": "noul", "instructions": "Urgent?", "criteria": {"true": "today"}}
+    yield (
+        "noul, false only",
+        {"type": "noul", "instructions": "Urgent?", "criteria": {"false": "later", "true": None}},
+    )
+    yield "noul, no side", {"type": "noul", "instructions": "Urgent?", "criteria": {}}
+    yield (
+        "noul, no instructions, two-sided",
+        {"type": "noul", "criteria": {"true": "a threat", "false": "none"}},
+    )
+    for text in EXOTIC:
+        yield f"noul, exotic {text!a}", {"type": "noul", "criteria": text}
+
+
+def invalid_questions() -> Iterator[tuple[str, object]]:
+    value: object
+    for value in (None, True, 3, "choice", [], ["a"]):
+        yield f"question is {value!r}", value
+    yield "no type", {"criteria": ["a", "b"]}
+    for value in (None, "boolean", "Choice", "toString", 1, ["noul"]):
+        yield f"type is {value!r}", {"type": value, "criteria": ["a", "b"]}
+    for value in (3, False, ["Route it."], {"task": "route"}, "\ud800", "a\udfffb"):
+        yield f"instructions are {value!r}", choice(["a", "b"], value)
+    yield "no criteria", {"type": "choice", "instructions": "Which team?"}
+    for value in (None, "a, b", 2, False, [], {}, ["a"], {"a": ""}):
+        yield f"choice criteria are {value!r}", choice(value)
+        yield f"score criteria are {value!r}", score(value)
+    yield "256 options", choice([f"option {i}" for i in range(256)])
+    yield "11 levels", score([f"level {i}" for i in range(11)])
+    for name in ("", " ", "\t\r\n", "\u00a0\u2003\u3000", "\u0085", "\u2028\u1680\u205f\u202f"):
+        yield f"blank name {name!a}", choice(["a", name])
+        yield f"blank name {name!a} in an object", choice({"a": "", name: "nothing"})
+    for value in (
+        None,
+        1,
+        True,
+        ["a"],
+        ["a", "b", "c"],
+        {"label": "a"},
+        {"name": None},
+        [None, "b"],
+        {"name": 2},
+    ):
+        yield f"name is {value!r}", choice(["a", value])
+    for value in (3, False, ["bugs"], {"owns": "bugs"}, "\udc00"):
+        yield f"description is {value!r}", choice({"a": "", "b": value})
+        yield f"description is {value!r} in a list", score(["a", ["b", value]])
+    yield "same name twice", choice(["a", "b", "a"])
+    yield "same name twice, described differently", choice([["a", "1"], ["b", None], {"name": "a"}])
+    yield "same level twice", score(["low", "low"])
+    yield "lone surrogate in a name", choice(["a", "b\ud83d"])
+    yield "swapped surrogates", choice(["a", "\ude00\ud83d"])
+    yield "lone surrogate in a name in an object", choice({"a": "", "\udc00": ""})
+    for value in (1, True, ["Urgent?"], "\ud800", {"true": 1}, {"false": ["no"]}, {"true": "\udfff"}):
+        yield f"noul criteria are {value!r}", {"type": "noul", "instructions": "Urgent?", "criteria": value}
+    for value in (None, "", " \n", {}, {"true": None, "false": ""}, {"true": " "}):
+        yield f"noul without a text: {value!r}", {"type": "noul", "criteria": value}
+
+
+ORDER_LOST = "JavaScript does not keep the order of integer-like option names in an object: use a list."
+
+
+def reordered_questions() -> list[Case]:
+    """Objects with integer-like keys: Python keeps their order, JavaScript must refuse them."""
+    inputs = [
+        (choice({"10": "ten", "2": "two"}), "2"),
+        (score({"b": None, "0": "zero"}), "0"),
+        (choice({"x": "", "4294967294": ""}), "4294967294"),
+    ]
+    return [
+        {
+            "name": f"integer-like name {key} in an object",
+            "input": wire,
+            **outcome(question_view, wire),
+            "js_error": {
+                "code": "INVALID_QUESTION",
+                "message": ORDER_LOST,
+                "data": {"value": key, "loc": ["criteria", key]},
+            },
+        }
+        for wire, key in inputs
+    ]
+
+
+def batches() -> Iterator[tuple[str, object]]:
+    noul: Case = {"type": "noul", "criteria": "Urgent?"}
+    yield "three kinds", {"team": choice(["a", "b"]), "anger": score(["low", "high"]), "urgent": noul}
+    yield "exotic ids", {text: noul for text in EXOTIC}
+    yield "blank id", {" ": noul}
+    yield "no questions", {}
+    yield "empty id", {"a": noul, "": noul}
+    yield "lone surrogate in an id", {"\ud800": noul}
+    yield "a bad question", {"a": noul, "team": choice(["a", ""])}
+    yield "a question that is no object", {"team": None}
+    for value in (None, [noul], "questions", 1):
+        yield f"questions are {value!r}", value
+
+
+def question_vectors() -> Case:
+    cases = [
+        {"name": name, "input": wire, **outcome(question_view, wire)}
+        for make in (valid_questions, invalid_questions)
+        for name, wire in make()
+    ]
+    grouped = [{"name": name, "input": wire, **outcome(batch_view, wire)} for name, wire in batches()]
+    return {"questions": [*cases, *reordered_questions()], "batches": grouped}
+
+
+def batch_view(wire: object) -> list[list[Any]]:
+    return [[key, view(question)] for key, question in parse_questions(wire).items()]
+
+
+# ------------------------------------------------------------------------------------------------ prompts
+
+CRITERION = Criterion("Which team?", ("billing: payments, refunds", "other"))
+PIECES = [
+    *EXOTIC,
+    *WORDS,
+    "\n",
+    "\n\n",
+    " ",
+    "  ",
+    ".",
+    "!.",
+    "yes",
+    "\r\n",
+    "\t",
+    "1",
+    "42",
+    "def f(x):\n    return x",
+]
+
+
+def prompt_inputs() -> Iterator[tuple[str, str, object, Criterion]]:
+    """(name, tokenizer, state, criterion)"""
+    state: object
+    for state in [
+        "The customer asks for a refund.",
+        "",
+        " ",
+        "\n",
+        "ends with lines\n\n\n",
+        "spaces   ",
+        *EXOTIC,
+    ]:
+        yield f"state {state!a}", "plain", state, CRITERION
+    for text in EXOTIC:
+        yield f"criterion {text!a}", "plain", "It is late.", Criterion(text, (text, f"{text}: {text}"))
+    options = tuple(f"option {i}" for i in range(26))
+    yield "as many options as labels", "plain", "It is late.", Criterion("Which?", options)
+    yield "more options than labels", "plain", "It is late.", Criterion("Which?", (*options, "one more"))
+    yield "no text", "plain", "It is late.", Criterion("", ("a", "b"))
+    for state in ("one token crosses.", "two tokens cross!.", "many cross: yes", "y", "no crossing"):
+        yield f"crossing, {state!r}", "crossing", state, CRITERION
+    for state in ("\ud800", "a\udc00", "\U0001f600\udfff!", None, 3, ["text"], {"text": "a"}):
+        yield f"state {state!a}", "plain", state, CRITERION
+    yield "lone surrogate in the text", "plain", "a", Criterion("\ud800", ("a", "b"))
+    yield "lone surrogate in an option", "plain", "a", Criterion("a", ("a", "b\udfff"))
+    rng = random.Random(2)
+    for number in range(200):
+        state = "".join(rng.choices(PIECES, k=rng.randrange(12)))
+        texts = ["".join(rng.choices(PIECES, k=rng.randrange(1, 5))) for _ in range(rng.randrange(3, 8))]
+        tokenizer = "crossing" if number % 4 == 0 else "plain"
+        yield f"random {number}", tokenizer, state, Criterion(texts[0], tuple(texts[1:]))
+
+
+def prompt_view(encoder: Encoder, state: Any, criterion: Criterion) -> Case:
+    prompt = Prompt(PromptSpec.from_manifest(MANIFEST))
+    return {
+        "head_text": prompt.head_text(state),
+        "tail_text": prompt.tail_text(criterion),
+        "label_ids": prompt.label_ids(criterion),
+        "state_prefix_ids": prompt.state_prefix_ids(encoder, state),
+        "full_ids": prompt.full_ids(encoder, state, criterion),
+        "suffix_ids": prompt.suffix_ids(encoder, state, criterion),
+    }
+
+
+def manifests() -> Iterator[tuple[str, Case]]:
+    prompt, labels = MANIFEST["prompt"], MANIFEST["labels"]
+    value: object
+    yield "good", MANIFEST
+    yield "no bos", {**MANIFEST, "prompt": {**prompt, "bos_ids": []}}
+    yield "unknown braces", {**MANIFEST, "prompt": {**prompt, "head": "{x} {state} {constructor} {} {{"}}
+    yield "no prompt", {"labels": labels}
+    yield "prompt is a list", {**MANIFEST, "prompt": []}
+    for key, value in (
+        ("bos_ids", None),
+        ("bos_ids", [1, -1]),
+        ("bos_ids", ["1"]),
+        ("bos_ids", [True]),
+        ("bos_ids", 1),
+        ("head", None),
+        ("head", "no slot"),
+        ("head", "{state}{state}"),
+        ("tail", "{criterion}"),
+        ("tail", 3),
+        ("option", "{label}"),
+        ("option", "{label} {option} {option}"),
+    ):
+        yield f"{key} is {value!r}", {**MANIFEST, "prompt": {**prompt, key: value}}
+    for value in (
+        None,
+        {},
+        [],
+        [labels[0]],
+        [labels[0], labels[0]],
+        [labels[0], {"text": "A", "id": 1}],
+        [labels[0], {"text": "Z", "id": 500}],
+        [labels[0], {"text": "", "id": 1}],
+        [labels[0], {"text": "B"}],
+        [labels[0], {"text": "B", "id": 1.5}],
+        [labels[0], {"text": "B", "id": False}],
+        [labels[0], None],
+    ):
+        yield f"labels are {value!r}", {**MANIFEST, "labels": value}
+
+
+def spec_view(manifest: Case) -> Case:
+    spec = PromptSpec.from_manifest(manifest)
+    prompt = Prompt(spec)
+    return {
+        "bos_ids": spec.bos_ids,
+        "labels": [{"text": label.text, "id": label.id} for label in spec.labels],
+        "head_text": prompt.head_text("{state} {x}"),
+        "tail_text": prompt.tail_text(CRITERION),
+    }
+
+
+def prompt_vectors(encoders: dict[str, Encoder]) -> Case:
+    cases = [
+        {
+            "name": name,
+            "tokenizer": tokenizer,
+            "state": state,
+            "criterion": {"text": criterion.text, "options": criterion.options},
+            **outcome(prompt_view, encoders[tokenizer], state, criterion),
+        }
+        for name, tokenizer, state, criterion in prompt_inputs()
+    ]
+    specs = [
+        {"name": name, "manifest": manifest, **outcome(spec_view, manifest)} for name, manifest in manifests()
+    ]
+    return {"manifest": MANIFEST, "prompts": cases, "manifests": specs}
+
+
+# ------------------------------------------------------------------------------------------------ readout
+
+
+def readout_inputs() -> Iterator[tuple[str, Case, list[Any]]]:
+    """(name, question, logits)"""
+    bad: object
+    noul: Case = {"type": "noul", "criteria": "Urgent?"}
+    three = ["low", "middle", "high"]
+    yield "noul", noul, [1.25, -0.5]
+    yield "noul, a tie", noul, [3, 3]
+    yield "noul, far apart", noul, [-800.0, 800.0]
+    yield "huge logits", choice(three), [1e308, -1e308, 1e308]
+    yield "tiny differences", choice(three), [1e-300, 0, -1e-300]
+    yield "a late tie", choice(three), [0.0, 2.0, 2.0]
+    yield "all equal", choice([str(i) for i in range(49)]), [0.1] * 49
+    yield "score, all equal", score(three), [5.0, 5.0, 5.0]
+    yield "score, both ends", score(three), [9.0, -9.0, 9.0]
+    yield "score, certain", score(three), [-100, 100, -100]
+    yield "255 options", choice([f"option {i}" for i in range(255)]), [math.sin(i) * 9 for i in range(255)]
+    for bad in (math.nan, math.inf, -math.inf):
+        yield f"a logit is {bad}", choice(three), [0.0, bad, 1.0]
+    yield "too few logits", choice(three), [0.0, 1.0]
+    yield "too many logits", noul, [0.0, 1.0, 2.0]
+    yield "no logits", noul, []
+    for bad in ("1", None, True):
+        yield f"a logit is {bad!r}", noul, [0.0, bad]
+    rng = random.Random(3)
+    for number in range(60):
+        n = rng.randrange(2, 11)
+        logits = [rng.uniform(-1, 1) * 10 ** rng.uniform(-3, 2) for _ in range(n)]
+        make = (choice, score)[number % 2]
+        yield f"random {number}", make([f"name {i}" for i in range(n)]), logits
+
+
+def readout_view(wire: Case, logits: list[float]) -> Case:
+    return read(parse_question(wire), logits).to_dict()
+
+
+def readout_vectors() -> Case:
+    cases = [
+        {
+            "name": name,
+            "question": wire,
+            "logits": to_json(logits),
+            **outcome(readout_view, wire, logits),
+        }
+        for name, wire, logits in readout_inputs()
+    ]
+    return {"readouts": cases}
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def build() -> dict[str, Case]:
+    """Every vector file's content, by file name."""
+    documents = {"plain": plain_tokenizer(), "crossing": crossing_tokenizer()}
+    encoders = {name: Encoder(document) for name, document in documents.items()}
+    return {
+        "questions.json": question_vectors(),
+        "prompt.json": prompt_vectors(encoders),
+        "readout.json": readout_vectors(),
+        **{f"tokenizer-{name}.json": document for name, document in documents.items()},
+    }
+
+
+def render(document: Case) -> str:
+    """JSON in ASCII, so that exotic characters survive every editor, one case a line, to be read as a diff."""
+    lines = [f"  {json.dumps(key)}: {_render_value(value)}" for key, value in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _render_value(value: object) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"    {json.dumps(item, allow_nan=False)}" for item in value) + "\n  ]"
+    return json.dumps(value, allow_nan=False)
+
+
+def same(left: object, right: object) -> bool:
+    """Equal, key order included; floats to TOLERANCE: the last bit of exp() may differ between machines."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return abs(left - right) <= TOLERANCE * max(1.0, abs(left))
+    return type(left) is type(right) and left == right
+
+
+def stale_files(folder: Path) -> list[str]:
+    """The names of this script's files that are missing in `folder`, or not as built today."""
+    return [name for name, document in build().items() if not _is_current(folder / name, document)]
+
+
+def _is_current(path: Path, document: Case) -> bool:
+    return path.is_file() and same(json.loads(path.read_text("ascii")), json.loads(render(document)))
+
+
+def main() -> int:
+    """Writes the vectors, or with --check says which are stale."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is stale")
+    if parser.parse_args().check:
+        stale = stale_files(FOLDER)
+        print("stale: " + ", ".join(stale) if stale else f"{FOLDER.name}: up to date")
+        return 1 if stale else 0
+    FOLDER.mkdir(exist_ok=True)
+    for name, document in build().items():
+        (FOLDER / name).write_text(render(document), "ascii")
+        print(f"wrote {FOLDER.name}/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The shared vectors: up to date, and met by Python and by JavaScript."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybuild import npm
+from tests import make_vectors
+from typedecide.questions import Criterion
+
+ROOT = Path(__file__).parent.parent
+FOLDER = make_vectors.FOLDER
+
+
+def load(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text("ascii"))
+
+
+def stored_encoders() -> dict[str, make_vectors.Encoder]:
+    return {name: make_vectors.Encoder(load(f"tokenizer-{name}.json")) for name in ("plain", "crossing")}
+
+
+def assert_outcome(case: dict[str, Any], outcome: dict[str, Any]) -> None:
+    wanted = {key: case[key] for key in ("expect", "error") if key in case}
+    assert make_vectors.same(wanted, json.loads(json.dumps(outcome))), case["name"]
+
+
+def test_vectors_are_up_to_date() -> None:
+    assert make_vectors.stale_files(FOLDER) == []
+
+
+def test_check_fails_on_stale_vectors(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "vectors")
+    planted = tmp_path / "vectors" / "readout.json"
+    document = json.loads(planted.read_text("ascii"))
+    document["readouts"][0]["expect"]["confidence"] += 1e-9
+    planted.write_text(json.dumps(document), "ascii")
+    (tmp_path / "vectors" / "prompt.json").unlink()
+    assert make_vectors.stale_files(tmp_path / "vectors") == ["prompt.json", "readout.json"]
+
+
+def test_vectors_cover_every_error_that_these_modules_raise() -> None:
+    text = "".join((FOLDER / name).read_text("ascii") for name in make_vectors.build())
+    codes = set(re.findall(r'"code": "([A-Z_]+)"', text))
+    assert codes == {"INVALID_QUESTION", "INVALID_STATE", "PREFIX_MISMATCH", "BUNDLE", "INTEGRITY"}
+
+
+@pytest.mark.parametrize("case", load("questions.json")["questions"], ids=lambda case: ascii(case["name"]))
+def test_question(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.question_view, case["input"]))
+
+
+@pytest.mark.parametrize("case", load("questions.json")["batches"], ids=lambda case: ascii(case["name"]))
+def test_batch(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.batch_view, case["input"]))
+
+
+def test_prompts() -> None:
+    encoders = stored_encoders()
+    for case in load("prompt.json")["prompts"]:
+        criterion = Criterion(case["criterion"]["text"], tuple(case["criterion"]["options"]))
+        encoder = encoders[case["tokenizer"]]
+        assert_outcome(
+            case, make_vectors.outcome(make_vectors.prompt_view, encoder, case["state"], criterion)
+        )
+
+
+@pytest.mark.parametrize("case", load("prompt.json")["manifests"], ids=lambda case: ascii(case["name"]))
+def test_manifest(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.spec_view, case["manifest"]))
+
+
+@pytest.mark.parametrize("case", load("readout.json")["readouts"], ids=lambda case: ascii(case["name"]))
+def test_readout(case: dict[str, Any]) -> None:
+    numbers = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+    logits = [numbers.get(logit, logit) if isinstance(logit, str) else logit for logit in case["logits"]]
+    assert_outcome(case, make_vectors.outcome(make_vectors.readout_view, case["question"], logits))
+
+
+def test_javascript_agrees() -> None:
+    command = [str(npm.node()), "--test", "--test-reporter=tap", "tests/js/vectors.test.js"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # The file has to run to its end: no test at all would pass as well.
+    assert re.search(r"^# pass 8$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# skipped 0$", done.stdout, re.M), done.stdout

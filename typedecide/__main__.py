@@ -1,0 +1,459 @@
+"""`python -m typedecide`: answer questions about a text from the command line, in the page's engine or natively.
+
+Knows files, arguments and the terminal; the engines do the rest. Exit status: 0, 1 for an engine that failed, 2 for
+arguments or input that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import typedecide
+from typedecide.bundle import Bundle
+from typedecide.errors import (
+    BundleError,
+    InvalidQuestionError,
+    InvalidStateError,
+    TooLongError,
+    TypedecideError,
+    UnsupportedError,
+)
+from typedecide.questions import Question, parse_questions
+from typedecide.results import DecisionEngine, Prefill, Scored
+
+DEVICES = ("auto", "webgpu", "wasm", "native")
+VARIANTS = ("explicit", "gqa", "wasm")
+
+BAD_INPUT = (BundleError, InvalidQuestionError, InvalidStateError, TooLongError)
+"""Errors that are about what the user gave, not about the engine."""
+
+_EXAMPLES = """examples:
+  python -m typedecide demo
+  python -m typedecide decide --state ticket.txt --questions questions.json
+  cat ticket.txt | python -m typedecide decide --state - --questions questions.json --device native --json
+
+questions.json holds questions by id, in the System One form:
+  {"queue":  {"type": "choice", "instructions": "Which team?", "criteria": ["billing", "accounts"]},
+   "refund": {"type": "noul",   "criteria": "Does the customer ask for money back?"},
+   "mood":   {"type": "score",  "instructions": "How satisfied?", "criteria": ["furious", "neutral", "pleased"]}}
+"""
+
+
+class InputError(TypedecideError):
+    """A file or argument that cannot be used; the message names it and the value at fault."""
+
+    code = "INPUT"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to decide: a state and questions by id, and the names of the files that they came from."""
+
+    state: str
+    questions: Mapping[str, Question]
+    state_file: str
+    questions_file: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was decided, and by what."""
+
+    info: Mapping[str, Any]
+    prefill: Prefill
+    answers: Mapping[str, Scored]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, numbers in full precision."""
+        return {
+            "model": self.info["model"]["name"],
+            "device": self.info["device"],
+            "candidate": self.info["candidate"],
+            "format": self.info["format"],
+            "prefix_tokens": self.prefill.tokens,
+            "prefill_ms": self.prefill.ms,
+            "answers": {
+                key: {**scored.answer.to_dict(), "tokens": scored.tokens, "ms": scored.ms}
+                for key, scored in self.answers.items()
+            },
+        }
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_task(state: str, questions: str) -> Task:
+    """The task in two files; `-` as the state is standard input."""
+    return Task(
+        state=_decode(state, _read_bytes(state)),
+        questions=_parse(questions, _read_json(questions)),
+        state_file=_display(state),
+        questions_file=questions,
+    )
+
+
+def read_sample(bundle: Bundle) -> Task:
+    """The sample that a bundle ships with its page."""
+    path = str(bundle.root / "app" / "sample.json")
+    sample = _read_json(path)
+    if not isinstance(sample, dict) or not isinstance(sample.get("state"), str):
+        raise InputError(f"{path}: not an object with a state and questions.", path=path)
+    return Task(sample["state"], _parse(path, sample.get("questions")), path, path)
+
+
+def _display(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.", path=path) from error
+
+
+def _decode(path: str, data: bytes) -> str:
+    # From bytes, so that line ends stay as they are.
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{_display(path)}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}.",
+            path=path,
+            offset=error.start,
+        ) from error
+
+
+def _read_json(path: str) -> Any:
+    text = _decode(path, _read_bytes(path))
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON: {error}.", path=path) from error
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", path=path, **error.data) from None
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: JSON would silently keep the last of two."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InputError(f"the key {key!r} is there twice.", key=key)
+        found[key] = value
+    return found
+
+
+def _parse(path: str, wire: object) -> dict[str, Question]:
+    try:
+        return parse_questions(wire)
+    except InvalidQuestionError as error:
+        raise InputError(f"{path}: {_explain(error)}", **error.data) from error
+
+
+def _explain(error: TypedecideError) -> str:
+    """The error's message, with where it is and what was found there."""
+    if not isinstance(error, InvalidQuestionError):
+        return error.message
+    place = ".".join(map(str, error.loc))
+    return f"{place + ': ' if place else ''}{error.message} Found {error.value!r}."
+
+
+# -- deciding -------------------------------------------------------------------------------------------------------
+
+
+def decide(engine: DecisionEngine, task: Task, status: Status) -> Result:
+    """Prefill the state and score every question."""
+    status.say("Reading the text")
+    try:
+        prefill = engine.prefill(task.state)
+    except (TooLongError, InvalidStateError) as error:
+        raise InputError(f"{task.state_file}: {error.message}", **error.data) from error
+    answers = {}
+    for number, (key, question) in enumerate(task.questions.items(), 1):
+        status.say(f"Question {number} of {len(task.questions)}: {key}")
+        try:
+            answers[key] = engine.score(question)
+        except (InvalidQuestionError, TooLongError) as error:
+            raise InputError(f"{task.questions_file}: {key}: {_explain(error)}", **error.data) from error
+    return Result(engine.info, prefill, answers)
+
+
+def open_engine(args: argparse.Namespace, bundle: Path, status: Status) -> DecisionEngine:
+    """The engine that the arguments ask for."""
+    try:
+        if args.device == "native":
+            from typedecide.native import NativeEngine
+
+            status.say("Loading the model")
+            return NativeEngine(bundle, args.format, args.variant or VARIANTS[0], args.threads)
+        from typedecide.page import PageEngine
+
+        status.say("Starting the browser")
+        return PageEngine(
+            bundle, args.device, args.format, threads=args.threads, on_progress=status.page_progress
+        )
+    except ImportError as error:
+        extra = "native" if args.device == "native" else "page"
+        raise UnsupportedError(
+            f"{error}. This device needs `pip install typedecide[{extra}]`.", package=error.name
+        ) from error
+
+
+class Status:
+    """Says on standard error what is going on: one live line on a terminal, else a line a second at most."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._live: Any = None
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            console = _rich().console.Console(stderr=True)
+            self._live = self._stack.enter_context(console.status("Starting"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def say(self, message: str) -> None:
+        """What happens now."""
+        if self._live is not None:
+            self._live.update(_rich().markup.escape(message))
+        elif time.monotonic() - self._last > 1:
+            self._last = time.monotonic()
+            print(message, file=sys.stderr, flush=True)
+
+    def page_progress(self, event: Mapping[str, Any]) -> None:
+        """What the page reports while it loads."""
+        loaded, total = event.get("loadedBytes"), event.get("totalBytes")
+        share = f": {loaded / total:.0%} of {total / 1e6:.0f} MB" if loaded is not None and total else ""
+        self.say(f"{event.get('message', event['phase'])}{share}")
+
+
+# -- showing --------------------------------------------------------------------------------------------------------
+
+
+def _rich() -> Any:
+    """The `rich` package with the modules used here; only the terminal needs it, so it is imported late."""
+    try:
+        import rich.console
+        import rich.markup
+        import rich.progress_bar
+        import rich.table
+    except ImportError as error:
+        raise UnsupportedError(
+            "Tables need `pip install rich`; --json does without.", package="rich"
+        ) from error
+    return rich
+
+
+def show_result(result: Result) -> None:
+    """Print the answers as a table."""
+    rich = _rich()
+    info = result.info
+    table = rich.table.Table(
+        title=f"{info['model']['name']}, {info['format']}, on {info['candidate']}",
+        caption=f"{result.prefill.tokens} tokens read once in {result.prefill.ms:.0f} ms",
+    )
+    for heading in ("question", "answer", "probability"):
+        table.add_column(heading, no_wrap=heading == "probability")
+    for heading in ("confidence", "ms"):
+        table.add_column(heading, justify="right")
+    for key, scored in result.answers.items():
+        table.add_row(*_cells(key, scored))
+    rich.console.Console().print(table)
+
+
+def _cells(key: str, scored: Scored) -> Iterable[Any]:
+    rich = _rich()
+    answer = scored.answer
+    top = max(answer.probabilities)
+    bar = rich.table.Table.grid(padding=(0, 1))
+    bar.add_row(rich.progress_bar.ProgressBar(total=1, completed=top, width=12), f"{top:.3f}")
+    level = f" ({answer.value:.2f} of {len(answer.names) - 1})" if answer.kind == "score" else ""
+    return (
+        rich.markup.escape(key),
+        rich.markup.escape(f"{answer.choice}{level}"),
+        bar,
+        f"{answer.confidence:.3f}",
+        f"{scored.ms:.0f}",
+    )
+
+
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """What `info` shows: the model, and each weight format with its size and what it costs."""
+    return {
+        "bundle": str(bundle.root),
+        "typedecide": bundle.manifest["typedecide"],
+        "model": dict(bundle.model),
+        "limits": dict(bundle.limits),
+        "labels": len(bundle.labels),
+        "default_format": bundle.default_format,
+        "formats": {
+            name: {"bytes": one.bytes, "graphs": list(one.graphs), "drift": dict(one.drift)}
+            for name, one in bundle.formats.items()
+        },
+        "bytes": sum(entry.bytes for entry in bundle.files.values()),
+    }
+
+
+def show_info(facts: Mapping[str, Any]) -> None:
+    """Print what `describe` found."""
+    rich = _rich()
+    console = rich.console.Console()
+    model = facts["model"]
+    for name, value in (
+        ("model", model["name"]),
+        ("licence", model["licence"]),
+        ("context", f"{facts['limits']['context']} tokens, {facts['labels']} option labels"),
+        ("bundle", f"{facts['bundle']}, {facts['bytes'] / 1e6:.1f} MB, by typedecide {facts['typedecide']}"),
+    ):
+        console.print(f"[bold]{name}[/bold] {rich.markup.escape(str(value))}", highlight=False)
+    table = rich.table.Table("format", "MB", "graphs", "largest drift", "mean drift", "changed answers")
+    for name, one in facts["formats"].items():
+        mark = " (default)" if name == facts["default_format"] else ""
+        table.add_row(f"{name}{mark}", f"{one['bytes'] / 1e6:.1f}", ", ".join(one["graphs"]), *_drift(one))
+    console.print(table)
+
+
+def _drift(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    drift = one["drift"]
+    return f"{drift['max']:.4f}", f"{drift['mean']:.4f}", f"{drift['flips']} of {drift['prompts']}"
+
+
+# -- the commands ---------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="python -m typedecide",
+        description="Typed questions about a text, answered as a probability for each option.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=typedecide.__version__)
+    commands = top.add_subparsers(required=True, metavar="command")
+
+    one = _command(commands, "decide", "answer the questions of one file about the text of another", _decide)
+    one.add_argument("--state", required=True, metavar="FILE", help="the text, UTF-8; - for standard input")
+    one.add_argument("--questions", required=True, metavar="FILE.json", help="the questions, by id")
+    _engine_arguments(one)
+
+    demo = _command(commands, "demo", "answer the sample questions that the bundle ships", _demo)
+    _engine_arguments(demo)
+
+    _command(commands, "info", "say what a bundle holds: model, formats, sizes, drift", _info)
+    return top
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, func: Any
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name,
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "--bundle", type=Path, default=Path("dist"), metavar="DIST", help="the bundle folder (default: dist)"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object, numbers in full")
+    command.set_defaults(func=func)
+    return command
+
+
+def _engine_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="the page's engine in headless Chromium on WebGPU or WASM, or the same graph in Python (native);"
+        " auto: what the page chooses",
+    )
+    command.add_argument("--format", help="weight format (default: the bundle's own; see info)")
+    command.add_argument("--variant", choices=VARIANTS, help="graph variant, for --device native")
+    command.add_argument("--threads", type=_positive, metavar="N", help="processor threads")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"not a whole number from 1: {text!r}")
+    return int(text)
+
+
+def _decide(args: argparse.Namespace) -> None:
+    task = read_task(args.state, args.questions)
+    Bundle.open(args.bundle)
+    _answer(args, task)
+
+
+def _demo(args: argparse.Namespace) -> None:
+    _answer(args, read_sample(Bundle.open(args.bundle)))
+
+
+def _answer(args: argparse.Namespace, task: Task) -> None:
+    if args.variant and args.device != "native":
+        raise InputError(
+            f"--variant {args.variant}: only --device native takes a variant; the page chooses its own.",
+            variant=args.variant,
+            device=args.device,
+        )
+    with Status() as status, open_engine(args, args.bundle, status) as engine:
+        result = decide(engine, task, status)
+    if args.json:
+        print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
+    else:
+        show_result(result)
+
+
+def _info(args: argparse.Namespace) -> None:
+    facts = describe(Bundle.open(args.bundle))
+    if args.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        show_info(facts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    args = parser().parse_args(arguments)
+    try:
+        args.func(args)
+        sys.stdout.flush()
+    except (InputError, *BAD_INPUT) as error:
+        print(f"error: {_explain(error)}", file=sys.stderr)
+        return 2
+    except TypedecideError as error:
+        print(f"error: {error.code}: {error.message}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader left (`| head`). Without this, Python would complain again when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

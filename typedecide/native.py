@@ -1,0 +1,122 @@
+"""A bundle answered by Python's onnxruntime: the same graph, prompt and readout as in the page.
+
+Needs the `native` extra (numpy, onnxruntime, tokenizers).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import onnxruntime as ort
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from typedecide.bundle import Bundle
+from typedecide.errors import InvalidStateError, UnsupportedError
+from typedecide.model import NativeModel, Shape, Suffix
+from typedecide.prompt import Prompt, PromptSpec, suffix_after
+from typedecide.questions import Question
+from typedecide.readout import read
+from typedecide.results import Prefill, Scored
+
+VARIANTS = ("gqa", "explicit", "wasm")
+
+
+class TextTokenizer:
+    """A bundle's tokenizer.json as prompt.py's Tokenizer: plain text in, ids out, no control tokens."""
+
+    def __init__(self, path: Path) -> None:
+        self._tokenizer = HuggingFaceTokenizer.from_file(str(path))
+
+    def encode(self, text: str, /) -> list[int]:
+        """The token ids of `text`."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+class NativeEngine:
+    """`prefill()` and `score()` on this machine's processor.
+
+    >>> with NativeEngine("dist") as engine:                              # doctest: +SKIP
+    ...     engine.prefill("My card was charged twice.")
+    ...     engine.score(Noul("Is the customer angry?")).answer.value
+    """
+
+    def __init__(
+        self,
+        bundle: Path | str,
+        format: str | None = None,
+        variant: str = "explicit",
+        threads: int | None = None,
+    ) -> None:
+        """Args: bundle folder, weight format (None: the bundle's default), graph variant, threads (None: all)."""
+        began = time.perf_counter()
+        if variant not in VARIANTS:
+            raise UnsupportedError(
+                f"there is no graph variant {variant!r}; known: {', '.join(VARIANTS)}", variant=variant
+            )
+        opened = Bundle.open(bundle)
+        chosen = opened.format(format)
+        paths = [shard for data in chosen.data for shard in data.shards]
+        opened.check([*paths, chosen.graphs[variant], str(opened.manifest["tokenizer"])])
+        self.bundle = opened
+        self.prompt = Prompt(PromptSpec.from_manifest(opened.manifest))
+        self.tokenizer = TextTokenizer(opened.tokenizer_path)
+        self.model = NativeModel(
+            opened.graph_path(chosen.name, variant).read_bytes(),
+            dict(opened.weights(chosen.name)),
+            Shape(**opened.model["shape"]),
+            threads,
+        )
+        self._state: tuple[str, list[int]] | None = None
+        self.info: dict[str, Any] = {
+            "model": dict(opened.model),
+            "format": chosen.name,
+            "device": "native",
+            "candidate": f"native-{variant}",
+            "reason": "asked for",
+            "selfTest": [],
+            "threads": threads,
+            "adapter": None,
+            "ort": {"version": ort.__version__, "build": "native"},
+            "context": opened.limits["context"],
+            "loadMs": (time.perf_counter() - began) * 1e3,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the model."""
+        self.model.close()
+
+    def prefill(self, state: str) -> Prefill:
+        """Compute the KV cache of a text; it replaces the one before."""
+        began = time.perf_counter()
+        ids = self.prompt.state_prefix_ids(self.tokenizer, state)
+        self.model.prefill(ids)
+        self._state = (state, ids)
+        return Prefill(tokens=len(ids), ms=(time.perf_counter() - began) * 1e3)
+
+    def score(self, question: Question) -> Scored:
+        """Answer one question about the prefilled text."""
+        began = time.perf_counter()
+        if self._state is None:
+            raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
+        state, prefix = self._state
+        criterion = question.criterion()
+        ids = suffix_after(prefix, self.prompt.full_ids(self.tokenizer, state, criterion))
+        (logits,) = self.model.score([Suffix(ids, self.prompt.label_ids(criterion))])
+        return Scored(read(question, logits.tolist()), len(ids), (time.perf_counter() - began) * 1e3)
+
+    def score_full(self, state: str, question: Question) -> Scored:
+        """Answer one question from the whole prompt, without the cache: the plain path."""
+        began = time.perf_counter()
+        criterion = question.criterion()
+        ids = self.prompt.full_ids(self.tokenizer, state, criterion)
+        logits = self.model.score_full(Suffix(ids, self.prompt.label_ids(criterion)))
+        return Scored(read(question, logits.tolist()), len(ids), (time.perf_counter() - began) * 1e3)

@@ -1,0 +1,260 @@
+"""The page's own engine, driven from Python: the bundle's JavaScript API in headless Chromium.
+
+Knows the page's API and Playwright; knows no tensors and no prompts. Needs the `page` extra (playwright).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from typedecide.bundle import MANIFEST, Bundle
+from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
+from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
+from typedecide.questions import Noul, Question
+from typedecide.readout import Answer
+from typedecide.results import Prefill, Scored
+from typedecide.static_server import StaticServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+T = TypeVar("T")
+
+Progress = Callable[[Mapping[str, Any]], None]
+"""Receives the page's progress: `phase`, `file`, `loadedBytes`, `totalBytes`, `message`."""
+
+DEVICES = ("auto", "webgpu", "wasm")
+
+# Arguments cross as JSON text, which keeps lone surrogates and key order as they are, and results come
+# back as `{ok}` or `{error}`, so that an error keeps its code and data.
+_SETUP = """
+() => {
+  const plain = (error) => ({
+    code: typeof error?.code === "string" ? error.code : "ERROR",
+    message: String(error?.message ?? error),
+    data: JSON.parse(JSON.stringify(error?.data ?? {})),
+    name: error?.name ?? typeof error,
+    stack: String(error?.stack ?? ""),
+  });
+  globalThis.typedecide = {
+    engine: null,
+    async guard(work) {
+      try {
+        return { ok: (await work()) ?? null };
+      } catch (error) {
+        return { error: plain(error) };
+      }
+    },
+  };
+}
+"""
+
+_CREATE = """async (engine, { url, options, progress }) => {
+  const { createEngine } = await import(url);
+  const onProgress = progress ? (event) => void globalThis.typedecideProgress(event) : undefined;
+  globalThis.typedecide.engine = await createEngine({ ...options, onProgress });
+  return globalThis.typedecide.engine.info;
+}"""
+
+
+class PageEngine:
+    """Answers questions with the page's engine.
+
+    >>> with PageEngine("dist", device="wasm") as engine:            # doctest: +SKIP
+    ...     engine.prefill("I was charged twice.")
+    ...     engine.score(Noul("Does the customer want money back?")).answer.value
+    0.73
+
+    Args:
+        bundle: the bundle folder.
+        device: `auto` (what the page chooses), `webgpu` or `wasm`.
+        format: the weight format; None takes the bundle's default.
+        threads: WASM threads; None takes the page's default.
+        candidates: the ways of running that the page may try, such as `["webgpu-explicit"]`; None for all.
+        software: whether WebGPU runs on the CPU; None: only where `device` is `webgpu` and there is no GPU.
+        on_progress: called with what the page reports while it loads.
+
+    Errors that the page throws arrive as the Python errors of the same names. It works inside a running event
+    loop (a notebook) too: the browser is driven from a thread of its own.
+    """
+
+    def __init__(
+        self,
+        bundle: str | Path,
+        device: str = "auto",
+        format: str | None = None,
+        *,
+        threads: int | None = None,
+        candidates: Sequence[str] | None = None,
+        software: bool | None = None,
+        on_progress: Progress | None = None,
+    ) -> None:
+        if device not in DEVICES:
+            raise UnsupportedError(f"A page runs on {', '.join(DEVICES)}, not on {device!r}.", device=device)
+        self.bundle = Bundle.open(bundle)
+        self.bundle.format(format)
+        options = {"device": device, "format": format, "threads": threads, "candidates": candidates}
+        given = {
+            name: value if not isinstance(value, tuple) else list(value)
+            for name, value in options.items()
+            if value is not None
+        }
+        self._stack = ExitStack()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
+        try:
+            self._call(lambda: self._start(device, software, on_progress))
+            creation = {"url": f"{self._base}index.js", "options": given, "progress": on_progress is not None}
+            self._info: dict[str, Any] = self.evaluate(_CREATE, creation)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, device: str, software: bool | None, on_progress: Progress | None) -> None:
+        """Start server, browser and a page of the bundle's own origin."""
+        try:
+            from playwright.sync_api import sync_playwright
+        except ImportError as error:
+            raise UnsupportedError(
+                "The page's engine needs Playwright: `pip install typedecide[page]`.", package="playwright"
+            ) from error
+        self._base = self._stack.enter_context(StaticServer(self.bundle.root)).url
+        playwright = self._stack.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(
+            executable_path=find_chromium(),
+            args=[*LAUNCH_ARGS, *_gpu_args(device, software)],
+            chromium_sandbox=SANDBOX,
+            headless=True,
+        )
+        self._stack.callback(browser.close)
+        self.browser_version: str = browser.version
+        self._page: Page = browser.new_page()
+        if on_progress is not None:
+            self._page.expose_function("typedecideProgress", on_progress)
+        # Any file of the origin will do as a page: this one starts nothing by itself.
+        self._page.goto(f"{self._base}{MANIFEST}")
+        self._page.evaluate(_SETUP)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the page's `engine.info` says: model, format, device, candidate, self-test, versions."""
+        return self._info
+
+    def prefill(self, state: str) -> Prefill:
+        """Compute and keep the prefix of `state`; it replaces the one before."""
+        done = self.evaluate("(engine, state) => engine.prefill(state)", state)
+        return Prefill(tokens=done["tokens"], ms=float(done["ms"]))
+
+    def score(self, question: Question) -> Scored:
+        """Answer `question` about the prefilled state."""
+        return _scored(self.evaluate("(engine, question) => engine.score(question)", to_wire(question)))
+
+    def score_full(self, state: str, question: Question) -> Scored:
+        """Answer `question` from the whole prompt, without the kept prefix."""
+        argument = {"state": state, "question": to_wire(question)}
+        return _scored(
+            self.evaluate("(engine, { state, question }) => engine.scoreFull(state, question)", argument)
+        )
+
+    def evaluate(self, function: str, argument: object = None) -> Any:
+        """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
+
+        `argument` must be JSON.
+        """
+        source = (
+            "(text) => globalThis.typedecide.guard(() =>"
+            f" ({function})(globalThis.typedecide.engine, JSON.parse(text)))"
+        )
+        text = json.dumps(argument)
+        outcome: dict[str, Any] = self._call(lambda: self._page.evaluate(source, text))
+        if (error := outcome.get("error")) is not None:
+            raise _revive(error)
+        return outcome["ok"]
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """Run `work` on the browser's thread."""
+
+        def guarded() -> T:
+            try:
+                return work()
+            except Exception as error:
+                # By module, because Playwright need not be importable.
+                if type(error).__module__.startswith("playwright."):
+                    raise DeviceLostError(
+                        f"The browser failed: {error}", cause=type(error).__name__
+                    ) from error
+                raise
+
+        return self._thread.submit(guarded).result()
+
+    def close(self) -> None:
+        """End the page, the browser and the server."""
+        try:
+            self._thread.submit(self._stack.close).result()
+        finally:
+            self._thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def to_wire(question: Question) -> dict[str, Any]:
+    """A question in the form that the page parses; options as a list, whose order JavaScript keeps."""
+    if isinstance(question, Noul):
+        meanings = {"true": question.yes, "false": question.no}
+        return {"type": "noul", "instructions": question.question, "criteria": meanings}
+    options = [list(pair) for pair in zip(question.names, question.descriptions, strict=True)]
+    return {"type": question.kind, "instructions": question.question, "criteria": options}
+
+
+def _gpu_args(device: str, software: bool | None) -> tuple[str, ...]:
+    if device == "wasm":
+        return ()
+    if software is None:
+        software = device == "webgpu" and not _has_gpu()
+    return webgpu_args(software) if software or _has_gpu() else ()
+
+
+def _has_gpu() -> bool:
+    """Whether this machine has a GPU that a browser could use, as far as its device files tell."""
+    if sys.platform != "linux":
+        return True
+    return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
+
+
+def _scored(done: Mapping[str, Any]) -> Scored:
+    value = done["value"]
+    answer = Answer(
+        kind=done["kind"],
+        names=tuple(done["names"]),
+        # A whole number arrives from JavaScript as int.
+        logits=tuple(map(float, done["logits"])),
+        probabilities=tuple(map(float, done["probabilities"])),
+        value=value if isinstance(value, str) else float(value),
+        choice=done["choice"],
+        confidence=float(done["confidence"]),
+    )
+    return Scored(answer, tokens=done["tokens"], ms=float(done["ms"]))
+
+
+def _revive(error: Mapping[str, Any]) -> TypedecideError:
+    """The Python error for one that the page threw; one without a code of ours keeps its name and stack."""
+    if error["code"] == TypedecideError.code:
+        return TypedecideError(
+            f"The page failed: {error['name']}: {error['message']}", name=error["name"], stack=error["stack"]
+        )
+    return revive_error(error)

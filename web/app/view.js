@@ -1,0 +1,203 @@
+// The page's fixed parts and how they are laid out. Knows no engine and keeps no state of the work.
+
+import { h, setBar, setOff } from "./dom.js";
+import { DevicePanel, LoadingStrip } from "./panel.js";
+import { S, formatCount, formatMs } from "./strings.js";
+import { describeError } from "./failure.js";
+
+/** @typedef {"load" | "run" | "sample"} AlertKind */
+
+export class View {
+  constructor() {
+    this.loading = new LoadingStrip();
+    this.panel = new DevicePanel();
+    this.alerts = h("div", { class: "alerts" });
+    this.state = h("textarea", {
+      id: "state",
+      class: "state",
+      rows: 16,
+      placeholder: S.textPlaceholder,
+      spellcheck: "false",
+    });
+    this.characters = h("span", { class: "hint" });
+    this.decide = h(
+      "button",
+      { type: "button", class: "primary", "aria-keyshortcuts": "Control+Enter Meta+Enter" },
+      S.decide,
+    );
+    this.stop = h("button", { type: "button" }, S.stop);
+    this.run = h("span", { class: "run-status" });
+    this.runFill = h("span", { class: "fill" });
+    this.announcer = h("p", { class: "visually-hidden", role: "status" });
+    this.cards = h("div", { class: "cards" });
+    this.count = h("span", { class: "hint" });
+    this.add = h("button", { type: "button", class: "add" }, S.addQuestion);
+    this.empty = h("p", { class: "hint", hidden: true }, S.noQuestions);
+    this.stats = statList();
+  }
+
+  /** @param {HTMLElement} root */
+  mount(root) {
+    root.replaceChildren(
+      h(
+        "header",
+        { class: "masthead" },
+        h("div", { class: "brand" }, h("h1", {}, S.title), h("p", {}, S.tagline)),
+        this.loading.element,
+      ),
+      h(
+        "main",
+        {},
+        this.alerts,
+        h(
+          "div",
+          { class: "columns" },
+          h("div", { class: "desk" }, this.#textPart(), this.#actions()),
+          this.#questionPart(),
+        ),
+        this.panel.element,
+      ),
+      this.announcer,
+    );
+  }
+
+  #textPart() {
+    const label = h("label", { class: "visually-hidden", for: "state" }, S.textLabel);
+    return h(
+      "section",
+      { class: "text-part", "aria-labelledby": "text-heading" },
+      h("div", { class: "part-head" }, h("h2", { id: "text-heading" }, S.textHeading), this.characters),
+      label,
+      this.state,
+      this.stats.element,
+    );
+  }
+
+  #actions() {
+    return h(
+      "div",
+      { class: "actions" },
+      h("div", { class: "buttons" }, this.decide, this.stop, h("kbd", {}, S.decideHint)),
+      h(
+        "div",
+        { class: "run-line" },
+        this.run,
+        h("span", { class: "track thin", "aria-hidden": "true" }, this.runFill),
+      ),
+    );
+  }
+
+  #questionPart() {
+    return h(
+      "section",
+      { class: "question-part", "aria-labelledby": "questions-heading" },
+      h("div", { class: "part-head" }, h("h2", { id: "questions-heading" }, S.questionsHeading), this.count),
+      this.empty,
+      this.cards,
+      this.add,
+    );
+  }
+
+  /** @param {boolean} busy whether something can be stopped, and another run has to wait */
+  setBusy(busy) {
+    setOff(this.decide, busy);
+    setOff(this.stop, !busy);
+  }
+
+  /** @param {boolean} loading whether the model is loading, which can be stopped too */
+  setLoading(loading) {
+    setOff(this.stop, !loading);
+  }
+
+  /**
+   * @param {string} text what the run is doing
+   * @param {number} fraction how much of it is done
+   */
+  setRun(text, fraction) {
+    this.run.textContent = text;
+    setBar(this.runFill, fraction);
+  }
+
+  /** @param {string} text said by a screen reader; for starts and ends, not for every step */
+  announce(text) {
+    this.announcer.textContent = text;
+  }
+
+  /** @param {number} count */
+  setQuestionCount(count) {
+    this.count.textContent = S.questionCount(count);
+    this.empty.hidden = count > 0;
+  }
+
+  /** @param {string} state */
+  setCharacters(state) {
+    this.characters.textContent = S.characters([...state].length);
+  }
+
+  clearAlerts() {
+    this.alerts.replaceChildren();
+  }
+
+  /**
+   * Says what failed, its code, and what to do.
+   * @param {AlertKind} kind
+   * @param {unknown} error
+   * @param {() => void} [retry]
+   */
+  showAlert(kind, error, retry) {
+    const { code, message, advice } = describeError(error);
+    const alert = h(
+      "div",
+      { class: "alert", role: "alert", "data-code": code },
+      h("p", {}, h("strong", {}, S.errorHeadings[kind]), " ", h("code", {}, code)),
+      h("p", {}, message),
+      h("p", { class: "advice" }, advice),
+    );
+    const again = retry ? h("button", { type: "button", onclick: retry }, S.retry) : null;
+    const dismiss = h(
+      "button",
+      { type: "button", class: "quiet", onclick: () => this.#dismiss(alert) },
+      S.dismiss,
+    );
+    alert.append(h("div", { class: "buttons" }, ...(again ? [again, dismiss] : [dismiss])));
+    this.alerts.replaceChildren(alert);
+    alert.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {HTMLElement} alert */
+  #dismiss(alert) {
+    alert.remove();
+    this.state.focus();
+  }
+}
+
+/** The figures of a run: fixed places, filled in as they become known. */
+function statList() {
+  const names = S.stats;
+  const values = { tokens: stat(), prefill: stat(), median: stat(), total: stat() };
+  const rows = /** @type {(keyof typeof values)[]} */ (Object.keys(values)).map((key) =>
+    h("div", { "data-stat": key }, h("dt", {}, names[key]), values[key]),
+  );
+  const element = h("dl", { class: "stats", "aria-label": names.heading }, ...rows);
+  return {
+    element,
+    /** @param {{tokens: number, ms: number}} prefill @param {boolean} reused whether it was computed by an earlier run */
+    showPrefill({ tokens, ms }, reused) {
+      values.tokens.textContent = formatCount(tokens);
+      values.prefill.textContent = reused ? `${formatMs(ms)} (${names.reused})` : formatMs(ms);
+      values.prefill.title = reused ? names.reusedHint : "";
+    },
+    /** @param {number} median @param {number} total */
+    showQuestions(median, total) {
+      values.median.textContent = formatMs(median);
+      values.total.textContent = formatMs(total);
+    },
+    clear() {
+      for (const value of Object.values(values)) value.textContent = S.none;
+    },
+  };
+}
+
+function stat() {
+  return h("dd", {}, S.none);
+}

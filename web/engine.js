@@ -1,0 +1,385 @@
+/**
+ * The engine: token ids in, label logits out; owns the session and the KV cache.
+ *
+ * Knows tensors and token ids, not questions or text. `ort` is injected, so that any build of ONNX Runtime Web
+ * runs it. The Python twin is `typedecide/model.py`.
+ */
+
+import { AbortedError, DeviceLostError, InvalidStateError, TooLongError } from "./errors.js";
+
+/** Additive mask value of a position that must not be seen: exact in float32, and safe in float16. */
+const HIDDEN = -1e4;
+
+/** Tokens of one prefill run: bounds the score matrix of a long text, and lets a caller abort in between. */
+const CHUNK = 512;
+
+/** KV slots are allocated in steps of this many tokens. */
+const SLOT_STEP = 256;
+
+const FLOAT_BYTES = 4;
+
+/**
+ * Sizes that the KV cache needs, in counts.
+ * @typedef {{layers: number, kv_heads: number, head_dim: number, context: number}} Shape
+ */
+
+/**
+ * One continuation of the cached prefix: its token ids, and the label ids whose logits are read at its last token.
+ * @typedef {{ids: readonly number[], labelIds: readonly number[]}} Suffix
+ */
+
+/** @typedef {import("onnxruntime-common")} Ort */
+/** @typedef {import("onnxruntime-common").Tensor} Tensor */
+/** @typedef {import("onnxruntime-common").InferenceSession} Session */
+
+/**
+ * A prefilled prefix. `feeds(total)` are the past tensors of a run that ends at `total` tokens; `fetches(total)` the
+ * present tensors to write to, or null where the run need not keep them.
+ * @typedef {object} Cache
+ * @property {number} length tokens held
+ * @property {(total: number) => Record<string, Tensor>} feeds
+ * @property {(total: number, keep: boolean) => Record<string, Tensor | null>} fetches
+ * @property {(total: number, results: Record<string, Tensor>) => void} commit take over what a kept run wrote
+ * @property {(total: number) => void} reserve make room for `total` tokens
+ * @property {() => void} release
+ */
+
+export class Engine {
+  /**
+   * @param {object} parts
+   * @param {Ort} parts.ort
+   * @param {Session} parts.session
+   * @param {Shape} parts.shape
+   * @param {GPUDevice | null} parts.device null on WASM
+   */
+  constructor({ ort, session, shape, device }) {
+    this.ort = ort;
+    this.session = session;
+    this.shape = shape;
+    this.device = device;
+    this.names = Array.from({ length: shape.layers }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
+    this.grouped = session.inputNames.includes("seqlens_k");
+    /** @type {Cache | null} */
+    this.cache = null;
+    /** @type {string | null} */
+    this.lost = null;
+    device?.lost.then((info) => {
+      this.lost = info.message || info.reason || "unknown reason";
+    });
+  }
+
+  /** Tokens in the KV cache; 0 before the first prefill. */
+  get prefixLength() {
+    return this.cache?.length ?? 0;
+  }
+
+  /** Bytes that the KV cache holds. */
+  get cacheBytes() {
+    const perToken = 2 * this.shape.layers * this.shape.kv_heads * this.shape.head_dim * FLOAT_BYTES;
+    return perToken * this.prefixLength;
+  }
+
+  /**
+   * Replace the KV cache by that of `ids`. A failed or aborted call leaves the earlier cache as it was.
+   * @param {readonly number[]} ids
+   * @param {{aborted?: () => boolean}} [options] `aborted` is asked between chunks
+   * @throws {TooLongError} the text does not fit the context
+   * @throws {AbortedError}
+   */
+  async prefill(ids, { aborted } = {}) {
+    this.#fits(ids.length);
+    const cache = this.#newCache();
+    try {
+      cache.reserve(ids.length);
+      for (let start = 0; start < ids.length; start += CHUNK) {
+        if (aborted?.()) throw new AbortedError("the prefill was aborted");
+        const chunk = ids.slice(start, start + CHUNK);
+        const positions = chunk.map((_, i) => start + i);
+        const mask = causalMask(start, [chunk.length]);
+        await this.#run(cache, chunk, positions, mask, [0], [0], true);
+        // GPU work is only queued so far; without this wait an abort could not come between two chunks.
+        if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
+      }
+    } catch (error) {
+      cache.release();
+      throw error;
+    }
+    this.cache?.release();
+    this.cache = cache;
+  }
+
+  /**
+   * Label logits of each suffix after the cached prefix, all in one packed run. The cache stays as it is.
+   * @param {readonly Suffix[]} suffixes
+   * @returns {Promise<Float32Array[]>} one array for each suffix, in the order of its `labelIds`
+   */
+  async score(suffixes) {
+    if (!this.cache) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
+    return this.#packed(this.cache, suffixes);
+  }
+
+  /**
+   * Label logits of a whole prompt without the cache: the plain path that others are compared with.
+   * @param {Suffix} prompt
+   * @returns {Promise<Float32Array>}
+   */
+  async scoreFull(prompt) {
+    const cache = this.#newCache();
+    try {
+      return (await this.#packed(cache, [prompt]))[0];
+    } finally {
+      cache.release();
+    }
+  }
+
+  /** Free the session, the cache and (on WebGPU) its buffers. */
+  async release() {
+    this.cache?.release();
+    this.cache = null;
+    await this.session.release();
+  }
+
+  /**
+   * @param {Cache} cache
+   * @param {readonly Suffix[]} suffixes
+   */
+  async #packed(cache, suffixes) {
+    const past = cache.length;
+    const lengths = suffixes.map((s) => s.ids.length);
+    this.#fits(past + Math.max(...lengths));
+    const ids = suffixes.flatMap((s) => s.ids);
+    const positions = lengths.flatMap((n) => Array.from({ length: n }, (_, i) => past + i));
+    let end = 0;
+    const rows = lengths.map((n) => (end += n) - 1);
+    const labels = [...new Set(suffixes.flatMap((s) => s.labelIds))];
+    cache.reserve(past + ids.length);
+    const logits = await this.#run(cache, ids, positions, causalMask(past, lengths), rows, labels, false);
+    const column = new Map(labels.map((id, i) => [id, i]));
+    return suffixes.map((suffix, row) =>
+      Float32Array.from(
+        suffix.labelIds,
+        (id) => logits[row * labels.length + /** @type {number} */ (column.get(id))],
+      ),
+    );
+  }
+
+  /**
+   * One session run.
+   * @param {Cache} cache
+   * @param {readonly number[]} ids S new tokens
+   * @param {readonly number[]} positions S
+   * @param {Float32Array} mask S x (past + S)
+   * @param {readonly number[]} rows
+   * @param {readonly number[]} labels
+   * @param {boolean} keep whether the new tokens stay in the cache
+   * @returns {Promise<Float32Array>} label logits, rows x labels
+   */
+  async #run(cache, ids, positions, mask, rows, labels, keep) {
+    if (this.lost !== null) {
+      throw new DeviceLostError(`the GPU device was lost: ${this.lost}`, { reason: this.lost });
+    }
+    const total = cache.length + ids.length;
+    /** @type {Record<string, Tensor>} */
+    const feeds = {
+      input_ids: this.#integers("int64", ids, [1, ids.length]),
+      position_ids: this.#integers("int64", positions, [1, ids.length]),
+      mask: new this.ort.Tensor("float32", mask, [1, 1, ids.length, total]),
+      rows: this.#integers("int64", rows, [rows.length]),
+      label_ids: this.#integers("int64", labels, [labels.length]),
+      ...cache.feeds(total),
+    };
+    if (this.grouped) {
+      feeds.seqlens_k = this.#integers("int32", [total - 1], [1]);
+      feeds.total_sequence_length = this.#integers("int32", [total], [1]);
+    }
+    const results = await this.session.run(feeds, { label_logits: null, ...cache.fetches(total, keep) });
+    const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
+    if (keep) cache.commit(total, results);
+    return logits;
+  }
+
+  /**
+   * @param {"int64" | "int32"} type
+   * @param {readonly number[]} values
+   * @param {number[]} dims
+   */
+  #integers(type, values, dims) {
+    const data = type === "int64" ? BigInt64Array.from(values, BigInt) : Int32Array.from(values);
+    return new this.ort.Tensor(type, data, dims);
+  }
+
+  /** @returns {Cache} */
+  #newCache() {
+    if (!this.device) return heapCache(this.ort, this.shape, this.names);
+    return bufferCache(this.ort, this.shape, this.names, this.device, this.grouped);
+  }
+
+  /** @param {number} tokens */
+  #fits(tokens) {
+    const limit = this.shape.context;
+    if (tokens > limit) {
+      throw new TooLongError(`the text has ${tokens} tokens, the context holds ${limit}`, { tokens, limit });
+    }
+  }
+}
+
+/**
+ * Additive mask, S x (past + S), of suffixes packed side by side: each token sees the whole prefix, and the earlier
+ * tokens of its own suffix and itself.
+ * @param {number} past
+ * @param {readonly number[]} lengths
+ */
+export function causalMask(past, lengths) {
+  const count = lengths.reduce((a, b) => a + b, 0);
+  const width = past + count;
+  const mask = new Float32Array(count * width).fill(HIDDEN);
+  let start = 0;
+  for (const length of lengths) {
+    for (let i = 0; i < length; i++) {
+      const row = (start + i) * width;
+      mask.fill(0, row, row + past);
+      mask.fill(0, row + past + start, row + past + start + i + 1);
+    }
+    start += length;
+  }
+  return mask;
+}
+
+/**
+ * KV cache in JavaScript arrays: the runtime copies it to its heap at each run.
+ * @param {Ort} ort
+ * @param {Shape} shape
+ * @param {readonly string[]} names
+ * @returns {Cache}
+ */
+function heapCache(ort, shape, names) {
+  const dims = [1, shape.kv_heads, 0, shape.head_dim];
+  let past = named("past", names, () => new ort.Tensor("float32", new Float32Array(0), dims));
+  const cache = {
+    length: 0,
+    feeds: () => past,
+    /** @type {Cache["fetches"]} */
+    fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
+    /** @type {Cache["commit"]} */
+    commit: (total, results) => {
+      past = Object.fromEntries(names.map((name) => [`past.${name}`, results[`present.${name}`]]));
+      cache.length = total;
+    },
+    reserve: () => {},
+    release: () => {
+      past = {};
+    },
+  };
+  return cache;
+}
+
+/**
+ * KV cache in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which therefore
+ * survives any number of scoring runs; the explicit graph reads one set of buffers and writes another.
+ * @param {Ort} ort
+ * @param {Shape} shape
+ * @param {readonly string[]} names
+ * @param {GPUDevice} device
+ * @param {boolean} inPlace
+ * @returns {Cache}
+ */
+function bufferCache(ort, shape, names, device, inPlace) {
+  let slots = 0;
+  /** @type {GPUBuffer[]} */
+  let current = [];
+  /** @type {GPUBuffer[]} */
+  let spare = [];
+
+  /** @param {number} tokens */
+  const allocate = (tokens) =>
+    names.map(() =>
+      device.createBuffer({
+        size: tokens * shape.kv_heads * shape.head_dim * FLOAT_BYTES,
+        usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST,
+      }),
+    );
+  /** @param {GPUBuffer[]} buffers */
+  const destroy = (buffers) => buffers.forEach((buffer) => buffer.destroy());
+  /**
+   * @param {string} kind
+   * @param {GPUBuffer[]} buffers
+   * @param {number} tokens
+   * @returns {Record<string, Tensor>}
+   */
+  const tensors = (kind, buffers, tokens) => {
+    const dims = [1, shape.kv_heads, tokens, shape.head_dim];
+    return named(kind, names, (i) => ort.Tensor.fromGpuBuffer(buffers[i], { dataType: "float32", dims }));
+  };
+  const empty = () =>
+    named("past", names, () => {
+      return new ort.Tensor("float32", new Float32Array(0), [1, shape.kv_heads, 0, shape.head_dim]);
+    });
+
+  /**
+   * Larger buffers; each head's keys move to their new place.
+   * @param {number} wanted
+   */
+  const grow = (wanted) => {
+    const larger = allocate(wanted);
+    const row = shape.head_dim * FLOAT_BYTES;
+    if (cache.length > 0) {
+      const encoder = device.createCommandEncoder();
+      current.forEach((from, i) => {
+        for (let head = 0; head < shape.kv_heads; head++) {
+          const [source, target] = [head * slots * row, head * wanted * row];
+          encoder.copyBufferToBuffer(from, source, larger[i], target, cache.length * row);
+        }
+      });
+      device.queue.submit([encoder.finish()]);
+    }
+    destroy(current);
+    current = larger;
+    slots = wanted;
+  };
+
+  const cache = {
+    length: 0,
+    /** @type {Cache["feeds"]} */
+    feeds: () => {
+      if (inPlace) return tensors("past", current, slots);
+      return cache.length === 0 ? empty() : tensors("past", current, cache.length);
+    },
+    /** @type {Cache["fetches"]} */
+    fetches: (total, keep) => {
+      if (inPlace) return tensors("present", current, slots);
+      return keep ? tensors("present", spare, total) : {};
+    },
+    /** @type {Cache["commit"]} */
+    commit: (total) => {
+      if (!inPlace) [current, spare] = [spare, current];
+      cache.length = total;
+    },
+    /** @type {Cache["reserve"]} */
+    reserve: (total) => {
+      const wanted = Math.ceil(total / SLOT_STEP) * SLOT_STEP;
+      if (inPlace) {
+        if (wanted > slots) grow(wanted);
+      } else if (cache.length === 0 && wanted > slots) {
+        destroy([...current, ...spare]);
+        [current, spare, slots] = [allocate(wanted), allocate(wanted), wanted];
+      }
+    },
+    release: () => {
+      destroy([...current, ...spare]);
+      [current, spare, slots, cache.length] = [[], [], 0, 0];
+    },
+  };
+  return cache;
+}
+
+/**
+ * A record `{kind}.{name}` for all cache tensors.
+ * @template T
+ * @param {string} kind
+ * @param {readonly string[]} names
+ * @param {(i: number) => T} make
+ * @returns {Record<string, T>}
+ */
+function named(kind, names, make) {
+  return Object.fromEntries(names.map((name, i) => [`${kind}.${name}`, make(i)]));
+}

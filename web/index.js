@@ -1,0 +1,181 @@
+/**
+ * typedecide in a page: load a bundle, prefill a text once, and ask typed questions about it.
+ *
+ * @example
+ * import { createEngine } from "./index.js";
+ * const engine = await createEngine();
+ * await engine.prefill("My card was charged twice.");
+ * const answer = await engine.score({
+ *   type: "choice",
+ *   instructions: "Which team should handle this?",
+ *   criteria: ["billing", "shipping"],
+ * });
+ * console.log(answer.choice, answer.probabilities);
+ */
+
+import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError, reviveError } from "./errors.js";
+
+export * from "./errors.js";
+
+/** @typedef {import("./decider.js").Info} Info */
+/** @typedef {import("./decider.js").Progress} Progress */
+/** @typedef {import("./decider.js").Scored} Scored */
+
+/**
+ * @typedef {object} EngineOptions
+ * @property {string | URL} [bundle] folder of the bundle; default: the folder of this module
+ * @property {"auto" | "webgpu" | "wasm"} [device] default `auto`: the fastest that passes the self-test
+ * @property {string} [format] weight format; default: the bundle's own default
+ * @property {number} [threads] WASM threads; default: one for each core, at most 8
+ * @property {string[]} [candidates] ways to run the model, in the order to try; see `engine.info.selfTest`
+ * @property {(progress: Progress) => void} [onProgress]
+ * @property {AbortSignal} [signal] stops the loading
+ */
+
+const DEVICES = ["auto", "webgpu", "wasm"];
+
+/**
+ * Load a bundle in a worker and start the model.
+ * @param {EngineOptions} [options]
+ * @returns {Promise<Engine>}
+ * @throws {UnsupportedError} nothing here can run the model; the message and `data.selfTest` say why
+ * @throws {TypedecideError} `INTEGRITY`, `BUNDLE` or `ABORTED`
+ */
+export async function createEngine(options = {}) {
+  const { bundle = new URL("./", import.meta.url), device = "auto", format, threads, candidates } = options;
+  if (!DEVICES.includes(device)) {
+    throw new UnsupportedError(`device must be one of ${DEVICES.join(", ")}, not ${JSON.stringify(device)}`, {
+      device,
+    });
+  }
+  if (threads !== undefined && !(Number.isInteger(threads) && threads >= 1)) {
+    throw new UnsupportedError(`threads must be a whole number from 1, not ${threads}`, { threads });
+  }
+  const channel = new Channel();
+  const folder = new URL(bundle, globalThis.location?.href);
+  if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+  try {
+    const settings = { bundle: String(folder), device, format, threads, candidates };
+    const info = await channel.call("load", [settings], options.signal, options.onProgress);
+    return new Engine(channel, /** @type {Info} */ (info));
+  } catch (error) {
+    channel.close(new AbortedError("the engine could not be loaded"));
+    throw error;
+  }
+}
+
+/** A loaded model. Calls are answered in the order they are made. */
+export class Engine {
+  #channel;
+
+  /**
+   * @param {Channel} channel
+   * @param {Info} info
+   */
+  constructor(channel, info) {
+    this.#channel = channel;
+    /** What runs, on what, and why; shapes and limits of the model. */
+    this.info = Object.freeze(info);
+  }
+
+  /**
+   * Compute the keys and values of a text once. It replaces the text before; a call that fails leaves that in place.
+   * @param {string} state
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<{tokens: number, ms: number}>} tokens in the cache; milliseconds taken
+   * @throws {TypedecideError} `TOO_LONG` (with both lengths), `INVALID_STATE`, `ABORTED` or `DEVICE_LOST`
+   */
+  prefill(state, { signal } = {}) {
+    return /** @type {Promise<any>} */ (this.#channel.call("prefill", [state], signal));
+  }
+
+  /**
+   * Answer one question about the prefilled text.
+   * @param {object} question in the System One form: `{type, instructions?, criteria}`
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Scored>} the answer, the suffix tokens it cost, and milliseconds
+   * @throws {TypedecideError} `INVALID_QUESTION`, `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or `DEVICE_LOST`
+   */
+  score(question, { signal } = {}) {
+    return /** @type {Promise<Scored>} */ (this.#channel.call("score", [question], signal));
+  }
+
+  /**
+   * Answer one question from the whole prompt, without the cache. Slow: it is what the fast path is compared with.
+   * @param {string} state
+   * @param {object} question
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<Scored>}
+   */
+  scoreFull(state, question, { signal } = {}) {
+    return /** @type {Promise<Scored>} */ (this.#channel.call("scoreFull", [state, question], signal));
+  }
+
+  /** End the worker and free everything; calls under way are rejected with `ABORTED`. */
+  close() {
+    this.#channel.close(new AbortedError("the engine was closed"));
+  }
+}
+
+/** @typedef {{resolve: (value: unknown) => void, reject: (error: Error) => void, onProgress?: (p: Progress) => void}} Waiting */
+
+/** Calls to the worker and their answers. */
+class Channel {
+  #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
+  /** @type {Map<number, Waiting>} */
+  #waiting = new Map();
+  #next = 1;
+  /** @type {Error | null} */
+  #closed = null;
+
+  constructor() {
+    this.#worker.addEventListener("message", ({ data }) => this.#receive(data));
+    this.#worker.addEventListener("error", (event) => {
+      event.preventDefault();
+      const reason = event.message || "the worker's script could not be loaded";
+      this.close(new DeviceLostError(`the worker stopped: ${reason}`, { reason }));
+    });
+  }
+
+  /**
+   * @param {string} op
+   * @param {unknown[]} args
+   * @param {AbortSignal} [signal]
+   * @param {(progress: Progress) => void} [onProgress]
+   * @returns {Promise<unknown>}
+   */
+  call(op, args, signal, onProgress) {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(this.#closed);
+      if (signal?.aborted) return reject(new AbortedError(`${op} was aborted before it began`));
+      const id = this.#next++;
+      const abort = () => this.#worker.postMessage({ abort: id });
+      signal?.addEventListener("abort", abort, { once: true });
+      const settle = () => signal?.removeEventListener("abort", abort);
+      this.#waiting.set(id, {
+        resolve: (value) => (settle(), resolve(value)),
+        reject: (error) => (settle(), reject(error)),
+        onProgress,
+      });
+      this.#worker.postMessage({ id, op, args });
+    });
+  }
+
+  /** @param {Error} reason what the calls under way, and later ones, are rejected with */
+  close(reason) {
+    this.#closed ??= reason;
+    this.#worker.terminate();
+    for (const { reject } of this.#waiting.values()) reject(this.#closed);
+    this.#waiting.clear();
+  }
+
+  /** @param {{id: number, progress?: Progress, result?: unknown, error?: import("./errors.js").PlainError}} message */
+  #receive({ id, progress, result, error }) {
+    const waiting = this.#waiting.get(id);
+    if (!waiting) return;
+    if (progress) return waiting.onProgress?.(progress);
+    this.#waiting.delete(id);
+    if (error) waiting.reject(reviveError(error));
+    else waiting.resolve(result);
+  }
+}

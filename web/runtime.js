@@ -1,0 +1,330 @@
+/**
+ * Picks device, ONNX Runtime build and graph by a self-test on the user's own device.
+ *
+ * Several combinations of adapter and kernel give wrong numbers without any error, so nothing is trusted: the fastest
+ * candidate is tried first, and the first one that reproduces the bundle's golden label logits is taken. Knows
+ * sessions and golden token ids, not questions.
+ */
+
+import { Engine } from "./engine.js";
+import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./store.js").Format} Format */
+
+/**
+ * A way to run the model. Listed fastest first.
+ * @typedef {object} Candidate
+ * @property {string} name
+ * @property {"webgpu" | "wasm"} device
+ * @property {string} graph graph variant of the bundle
+ * @property {boolean} subgroups whether the GPU device has the `subgroups` feature
+ */
+
+/** @type {readonly Candidate[]} */
+export const CANDIDATES = Object.freeze([
+  { name: "webgpu-gqa", device: "webgpu", graph: "gqa", subgroups: true },
+  { name: "webgpu-gqa-nosubgroups", device: "webgpu", graph: "gqa", subgroups: false },
+  { name: "webgpu-explicit", device: "webgpu", graph: "explicit", subgroups: false },
+  { name: "wasm", device: "wasm", graph: "wasm", subgroups: false },
+]);
+
+/**
+ * @typedef {object} Trial
+ * @property {string} candidate
+ * @property {"chosen" | "rejected" | "unavailable" | "not tried"} verdict
+ * @property {number | null} maxError largest difference from the golden label logits
+ * @property {number | null} ms
+ * @property {string} reason
+ */
+
+/**
+ * @typedef {object} Options
+ * @property {"auto" | "webgpu" | "wasm"} device
+ * @property {string} format
+ * @property {number} [threads] WASM threads; default: the processor's, at most 8
+ * @property {string[]} [candidates] names, in the order to try; default: all that fit `device`
+ * @property {(phase: string, message: string, file?: string, loaded?: number, total?: number) => void} report
+ * @property {AbortSignal} [signal]
+ */
+
+/**
+ * @typedef {object} Started
+ * @property {Engine} engine
+ * @property {Candidate} candidate
+ * @property {string} reason
+ * @property {Trial[]} selfTest
+ * @property {number} threads
+ * @property {string | null} adapter
+ * @property {{version: string, build: string}} ort
+ */
+
+/**
+ * Start the first candidate that passes the self-test.
+ * @param {Store} store
+ * @param {Options} options
+ * @returns {Promise<Started>}
+ * @throws {UnsupportedError} no candidate is left; `data.selfTest` says what each one did
+ */
+export async function start(store, options) {
+  const wanted = choose(options);
+  const format = store.manifest.formats[options.format];
+  const adapter = wanted.some((c) => c.device === "webgpu") ? await findAdapter() : null;
+  const context = { store, format, options, adapter, weights: /** @type {Weights | null} */ (null) };
+  /** @type {Trial[]} */
+  const trials = [];
+  for (const candidate of wanted) {
+    if (options.signal?.aborted) throw new AbortedError("starting the engine was aborted");
+    const missing = unavailable(candidate, adapter, options, format);
+    if (missing) {
+      trials.push({ candidate: candidate.name, verdict: "unavailable", maxError: null, ms: null, reason: missing });
+      continue;
+    }
+    const { trial, engine, ort, threads } = await tryCandidate(candidate, context);
+    trials.push(trial);
+    if (!engine) continue;
+    const rest = wanted.slice(trials.length).map((c) => notTried(c, candidate));
+    return {
+      engine,
+      candidate,
+      reason: explain(trials),
+      selfTest: [...trials, ...rest],
+      threads,
+      adapter: candidate.device === "webgpu" && adapter ? describe(adapter) : null,
+      ort,
+    };
+  }
+  throw new UnsupportedError(`no way to run the model is left on this device: ${explain(trials)}`, {
+    device: options.device,
+    selfTest: trials,
+  });
+}
+
+/** @typedef {{path: string, data: Uint8Array}[]} Weights */
+
+/**
+ * @param {Candidate} candidate
+ * @param {{store: Store, format: Format, options: Options, adapter: GPUAdapter | null, weights: Weights | null}} context
+ * @returns {Promise<{trial: Trial, engine: Engine | null, ort: {version: string, build: string}, threads: number}>}
+ */
+async function tryCandidate(candidate, context) {
+  const { store, format, options } = context;
+  const began = performance.now();
+  const build = candidate.device === "wasm" ? "wasm" : webgpuBuild();
+  const threads = threadCount(options.threads);
+  const trial = { candidate: candidate.name, maxError: /** @type {number | null} */ (null) };
+  /** @type {Engine | null} */
+  let engine = null;
+  let ortVersion = store.manifest.runtime.ort;
+  try {
+    const ort = await loadOrt(store, build, threads, options.report);
+    ortVersion = ort.env.versions.web ?? ortVersion;
+    context.weights ??= await store.assemble(format.data, (file, loaded, total) =>
+      options.report("download", "Downloading the model", file, loaded, total),
+    );
+    options.report("session", `Preparing ${candidate.name}`);
+    engine = await open(candidate, ort, context, context.weights);
+    options.report("selftest", `Checking ${candidate.name} against golden values`);
+    const tolerance = store.manifest.selftest.tolerance;
+    trial.maxError = await selfTest(engine, format, tolerance, options.signal);
+    const ms = performance.now() - began;
+    const numbers = `largest logit error ${trial.maxError.toPrecision(2)}, allowed ${tolerance}`;
+    if (trial.maxError <= tolerance) {
+      return {
+        trial: { ...trial, verdict: "chosen", ms, reason: `right: ${numbers}` },
+        engine,
+        ort: { version: ortVersion, build },
+        threads: candidate.device === "wasm" ? threads : 1,
+      };
+    }
+    await engine.release();
+    return failed({ ...trial, verdict: "rejected", ms, reason: `wrong numbers: ${numbers}` });
+  } catch (error) {
+    await engine?.release().catch(() => {});
+    // Faults of the bundle or an abort are not the candidate's: trying the next one would hide them.
+    if (error instanceof TypedecideError) throw error;
+    const ms = performance.now() - began;
+    return failed({ ...trial, verdict: "rejected", ms, reason: `failed: ${firstLine(error)}` });
+  }
+}
+
+/** @param {Trial} trial */
+function failed(trial) {
+  return { trial, engine: null, ort: { version: "", build: "" }, threads: 0 };
+}
+
+/**
+ * Largest difference between the engine's label logits and the golden ones; stops at the first wrong case.
+ * @param {Engine} engine
+ * @param {Format} format
+ * @param {number} tolerance
+ * @param {AbortSignal} [signal]
+ */
+async function selfTest(engine, format, tolerance, signal) {
+  let worst = 0;
+  for (const golden of format.golden) {
+    if (signal?.aborted) throw new AbortedError("the self-test was aborted");
+    await engine.prefill(golden.prefix);
+    const suffixes = golden.suffixes.map((ids) => ({ ids, labelIds: golden.label_ids }));
+    const logits = await engine.score(suffixes);
+    logits.forEach((row, i) =>
+      row.forEach((value, j) => {
+        const error = Math.abs(value - golden.logits[i][j]);
+        worst = Math.max(worst, Number.isFinite(error) ? error : Infinity);
+      }),
+    );
+    if (worst > tolerance) break;
+  }
+  return worst;
+}
+
+/**
+ * @param {Candidate} candidate
+ * @param {Ort} ort
+ * @param {{store: Store, format: Format, adapter: GPUAdapter | null}} context
+ * @param {Weights} weights
+ */
+async function open(candidate, ort, { store, format, adapter }, weights) {
+  const graph = await store.bytes(format.graphs[candidate.graph]);
+  const device = candidate.device === "webgpu" ? await openDevice(/** @type {GPUAdapter} */ (adapter), candidate) : null;
+  const session = await ort.InferenceSession.create(graph, {
+    executionProviders: [device ? /** @type {any} */ ({ name: "webgpu", device }) : "wasm"],
+    externalData: weights,
+    graphOptimizationLevel: "all",
+    logSeverityLevel: 3,
+  });
+  return new Engine({ ort, session, shape: store.manifest.model.shape, device });
+}
+
+// -- devices ----------------------------------------------------------------------------------------------------
+
+async function findAdapter() {
+  return (await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: "high-performance" })) ?? null;
+}
+
+/**
+ * A device of our own, so that the features it has are known and its loss is noticed.
+ * @param {GPUAdapter} adapter
+ * @param {Candidate} candidate
+ */
+async function openDevice(adapter, candidate) {
+  // An adapter gives one device only; each candidate asks for its own.
+  const own = (await findAdapter()) ?? adapter;
+  const useful = ["subgroups", "shader-f16", "timestamp-query"];
+  const features = useful.filter((f) => own.features.has(f) && (f !== "subgroups" || candidate.subgroups));
+  const limits = /** @type {const} */ ([
+    "maxBufferSize",
+    "maxStorageBufferBindingSize",
+    "maxComputeInvocationsPerWorkgroup",
+    "maxComputeWorkgroupSizeX",
+    "maxComputeWorkgroupSizeY",
+    "maxComputeWorkgroupSizeZ",
+    "maxComputeWorkgroupStorageSize",
+    "maxComputeWorkgroupsPerDimension",
+    "maxStorageBuffersPerShaderStage",
+  ]);
+  return own.requestDevice({
+    requiredFeatures: /** @type {GPUFeatureName[]} */ (features),
+    requiredLimits: Object.fromEntries(limits.map((limit) => [limit, own.limits[limit]])),
+  });
+}
+
+/** @param {GPUAdapter} adapter */
+function describe({ info }) {
+  return [info.vendor, info.architecture, info.device, info.description].filter(Boolean).join(" ");
+}
+
+/**
+ * Why a candidate cannot even be tried, or null.
+ * @param {Candidate} candidate
+ * @param {GPUAdapter | null} adapter
+ * @param {Options} options
+ * @param {Format} format
+ */
+function unavailable(candidate, adapter, options, format) {
+  if (!(candidate.graph in format.graphs)) return `this bundle has no ${candidate.graph} graph`;
+  if (candidate.device === "wasm") return null;
+  if (!globalThis.navigator?.gpu) return "this browser has no WebGPU";
+  if (!adapter) return "WebGPU finds no adapter here";
+  if (options.device === "auto" && !options.candidates && adapter.info.isFallbackAdapter) {
+    return "the adapter is a software one: WASM is faster";
+  }
+  return null;
+}
+
+/** @param {Options} options */
+function choose({ device, candidates }) {
+  if (!candidates) return CANDIDATES.filter((c) => device === "auto" || c.device === device);
+  return candidates.map((name) => {
+    const found = CANDIDATES.find((c) => c.name === name);
+    if (found) return found;
+    const known = CANDIDATES.map((c) => c.name).join(", ");
+    throw new UnsupportedError(`there is no candidate ${JSON.stringify(name)}; known: ${known}`, { candidate: name });
+  });
+}
+
+/** @param {number} [asked] */
+function threadCount(asked) {
+  // WASM threads need SharedArrayBuffer, which a page has only when it is cross-origin isolated.
+  if (!globalThis.crossOriginIsolated) return 1;
+  return asked ?? Math.min(globalThis.navigator?.hardwareConcurrency ?? 1, 8);
+}
+
+// -- ONNX Runtime Web -------------------------------------------------------------------------------------------
+
+/** @typedef {import("onnxruntime-common")} Ort */
+
+/** The build for WebGPU: the smaller JSPI one where the browser can suspend WebAssembly. */
+function webgpuBuild() {
+  return "Suspending" in WebAssembly ? "jspi" : "webgpu";
+}
+
+/**
+ * @param {Store} store
+ * @param {string} build
+ * @param {number} threads
+ * @param {Options["report"]} report
+ * @returns {Promise<Ort>}
+ */
+async function loadOrt(store, build, threads, report) {
+  const files = store.manifest.runtime.builds[build];
+  if (!files) {
+    throw new UnsupportedError(`this bundle lacks the ${build} build of ONNX Runtime Web`, { build });
+  }
+  const module = await import(String(store.url(files.module)));
+  /** @type {Ort} */
+  const ort = module.default ?? module;
+  if (!ort.env.wasm.wasmBinary) {
+    const wasm = await store.gunzip(files.wasm, (file, loaded, total) =>
+      report("download", "Downloading the runtime", file, loaded, total),
+    );
+    ort.env.wasm.wasmBinary = wasm.buffer;
+    ort.env.wasm.wasmPaths = { mjs: String(store.url(files.loader)) };
+    ort.env.wasm.numThreads = threads;
+    ort.env.logLevel = "error";
+  }
+  return ort;
+}
+
+// -- words ------------------------------------------------------------------------------------------------------
+
+/**
+ * @param {Candidate} candidate
+ * @param {Candidate} chosen
+ * @returns {Trial}
+ */
+function notTried(candidate, chosen) {
+  const reason = `${chosen.name} comes first and is right`;
+  return { candidate: candidate.name, verdict: "not tried", maxError: null, ms: null, reason };
+}
+
+/** @param {Trial[]} trials */
+function explain(trials) {
+  return trials.map((t) => `${t.candidate} ${t.verdict} (${t.reason})`).join("; ");
+}
+
+/** @param {unknown} error */
+function firstLine(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.split("\n", 1)[0].slice(0, 300);
+}

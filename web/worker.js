@@ -1,0 +1,73 @@
+/**
+ * The worker: one request after another around the engine, so that nothing runs on the page's main thread.
+ *
+ * Messages in:  {id, op, args} or {abort: id}.
+ * Messages out: {id, progress}, {id, result} or {id, error: {code, message, data}}.
+ */
+
+import { Decider } from "./decider.js";
+import { AbortedError, InvalidStateError, TypedecideError } from "./errors.js";
+
+/** @type {Decider | null} */
+let decider = null;
+
+/** Controllers of the requests that wait or run, by id. @type {Map<number, AbortController>} */
+const pending = new Map();
+
+/** Tail of the queue: requests run in the order they came. */
+let queue = Promise.resolve();
+
+function loaded() {
+  if (!decider) throw new InvalidStateError("the engine is not loaded");
+  return decider;
+}
+
+/** @type {Record<string, (args: any[], id: number, signal: AbortSignal) => Promise<unknown>>} */
+const OPERATIONS = {
+  load: async ([settings], id, signal) => {
+    decider = await Decider.load(settings, (progress) => postMessage({ id, progress }), signal);
+    return decider.info;
+  },
+  prefill: ([state], _, signal) => loaded().prefill(state, () => signal.aborted),
+  score: ([question]) => loaded().score(question),
+  scoreFull: ([state, question]) => loaded().scoreFull(state, question),
+};
+
+addEventListener("message", ({ data }) => {
+  if ("abort" in data) {
+    pending.get(data.abort)?.abort();
+    return;
+  }
+  const { id, op, args } = data;
+  const controller = new AbortController();
+  pending.set(id, controller);
+  queue = queue.then(() => run(id, op, args, controller.signal));
+});
+
+/**
+ * @param {number} id
+ * @param {string} op
+ * @param {unknown[]} args
+ * @param {AbortSignal} signal
+ */
+async function run(id, op, args, signal) {
+  try {
+    // A message that came while the previous request ran is seen only once the event loop has turned.
+    await new Promise((resolve) => setTimeout(resolve));
+    if (signal.aborted) throw new AbortedError(`${op} was aborted before it began`);
+    postMessage({ id, result: await OPERATIONS[op](args, id, signal) });
+  } catch (error) {
+    postMessage({ id, error: plain(error) });
+  } finally {
+    pending.delete(id);
+  }
+}
+
+/** @param {unknown} error */
+function plain(error) {
+  if (error instanceof TypedecideError) {
+    return { code: error.code, message: error.message, data: error.data };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: "ERROR", message, data: {} };
+}
