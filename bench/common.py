@@ -47,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIST",
         help="run this bundle instead of building one under build/bench",
     )
-    parser.add_argument("--quick", action="store_true", help="a short form for tests; writes no results file")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a short form for tests: a shorter text, fewer runs, no results file",
+    )
     parser.add_argument(
         "--json",
         metavar="PATH",
@@ -83,6 +87,11 @@ def read_sample(bundle: Path) -> tuple[str, dict[str, Question]]:
     """The state and the questions that the bundle ships as a sample."""
     sample = json.loads((bundle / "app" / "sample.json").read_bytes())
     return sample["state"], parse_questions(sample["questions"])
+
+
+def shorten(state: str) -> str:
+    """The state's first three paragraphs: what a short run reads."""
+    return "\n\n".join(state.split("\n\n")[:3])
 
 
 def describe(name: str, engine: PageEngine) -> dict[str, Any]:

@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure, publish, draw and return the results."""
     bundle = common.find_bundle(args)
     state, _ = common.read_sample(bundle)
-    lengths, repeats = (QUICK_LENGTHS, QUICK_REPEATS) if args.quick else (LENGTHS, REPEATS)
+    lengths, repeats = LENGTHS, REPEATS
+    if args.quick:
+        state, lengths, repeats = common.shorten(state), QUICK_LENGTHS, QUICK_REPEATS
     with common.open_engine(args, bundle) as engine:
         result = measure(engine, state, [lengthened(words) for words in lengths], repeats)
     path = common.publish(args, result, summarise(result))

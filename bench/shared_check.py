@@ -36,8 +36,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"--criteria {args.criteria}: the sample has 1 to {len(questions)}.", criteria=args.criteria
         )
     chosen = dict(islice(questions.items(), args.criteria))
+    state, repeats = (common.shorten(state), 1) if args.quick else (state, REPEATS)
     with common.open_engine(args, bundle) as engine:
-        result = measure(engine, state, chosen, 1 if args.quick else REPEATS)
+        result = measure(engine, state, chosen, repeats)
     common.publish(args, result, summarise(result))
     return result
 

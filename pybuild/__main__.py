@@ -11,7 +11,9 @@ from typedecide.errors import TypedecideError
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; exit status 2 for bad input, with a message that says what to do."""
-    parser = argparse.ArgumentParser(prog="pybuild", description="Build, verify and serve typedecide bundles.")
+    parser = argparse.ArgumentParser(
+        prog="pybuild", description="Build, verify and serve typedecide bundles."
+    )
     subparsers = parser.add_subparsers(required=True, metavar="command")
     for module in (bundle, verify, serve):
         module.add_parser(subparsers)

@@ -22,7 +22,7 @@ from typing import Any
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from pybuild import drift, golden, quantize
-from pybuild.graph import Decoder, Kernel, Variant, build, weight_names
+from pybuild.graph import Decoder, Variant, build, weight_names
 from pybuild.labels import find_labels
 from pybuild.progress import Steps
 from pybuild.sources import Source
@@ -34,12 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARD_BYTES = 64_000_000
 """Largest file of weights in a bundle: small enough for every static host and for parallel, resumable downloads."""
 
-GRAPHS: dict[str, tuple[Variant, Kernel]] = {
-    "gqa": ("gqa", "nbits"),
-    "explicit": ("explicit", "nbits"),
-    "wasm": ("explicit", "dequant"),
-}
-"""Graphs of each format. All read the same weights; `web/runtime.js` says which candidate runs which."""
+GRAPHS: tuple[Variant, ...] = ("gqa", "explicit")
+"""Graphs of each format. Both read the same weights; `web/runtime.js` says which candidate runs which."""
 
 PROMPT = {
     "head": "Decide from the evidence which option fits the criterion.\n\nEvidence:\n{state}",
@@ -48,10 +44,20 @@ PROMPT = {
 }
 
 _CODE = (
-    "artifacts.py drift.py drift_prompts.json gguf_model.py golden.py graph.py labels.py layout.py quantize.py"
-    " sources.py tokenizer.py weights.py ../typedecide/model.py ../typedecide/prompt.py ../typedecide/questions.py"
-    " ../typedecide/readout.py"
-).split()
+    *(
+        "artifacts.py",
+        "drift.py",
+        "drift_prompts.json",
+        "gguf_model.py",
+        "golden.py",
+        "graph.py",
+        "labels.py",
+    ),
+    *("layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
+    *("../typedecide/model.py", "../typedecide/prompt.py", "../typedecide/questions.py"),
+    "../typedecide/readout.py",
+)
+"""Files that decide what a built model is."""
 
 _LIBRARIES = ("gguf", "numpy", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "tokenizers")
 
@@ -76,9 +82,7 @@ class ModelBuild:
         self.tokenizer = _Tokenizer(self.tokenizer_json)
         self.labels = find_labels(self.tokenizer)
         self.prompt_spec = {"bos_ids": list(source.bos_ids), **PROMPT}
-        self.prompt = Prompt(
-            PromptSpec.from_manifest({"prompt": self.prompt_spec, "labels": self.labels})
-        )
+        self.prompt = Prompt(PromptSpec.from_manifest({"prompt": self.prompt_spec, "labels": self.labels}))
 
     @cached_property
     def key(self) -> str:
@@ -102,11 +106,10 @@ class ModelBuild:
                 (fresh / "facts.json").write_text(json.dumps(facts), "utf-8")
         return Built(folder, json.loads((folder / "facts.json").read_text("utf-8")))
 
+    @cached_property
     def reference(self) -> drift.Probabilities:
         """Option probabilities of the fixed prompts in fp32."""
-        if "reference" not in self.__dict__:
-            self.__dict__["reference"] = self.format("fp32").facts["probabilities"]
-        found: drift.Probabilities = self.__dict__["reference"]
+        found: drift.Probabilities = self.format("fp32").facts["probabilities"]
         return found
 
     def _build(self, name: str, folder: Path) -> dict[str, Any]:
@@ -117,11 +120,9 @@ class ModelBuild:
             )
         graphs = {}
         with self.steps.step(f"{name}: graphs", len(GRAPHS)) as advance:
-            for graph, (variant, kernel) in GRAPHS.items():
-                (folder / f"{graph}-{name}.onnx").write_bytes(
-                    build(self.decoder, layout, variant, kernel)
-                )
-                graphs[graph] = f"{graph}-{name}.onnx"
+            for variant in GRAPHS:
+                graphs[variant] = f"{variant}-{name}.onnx"
+                (folder / graphs[variant]).write_bytes(build(self.decoder, layout, variant))
                 advance()
         data = {file: (folder / file).read_bytes() for file, _ in layout.files()}
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
@@ -135,12 +136,12 @@ class ModelBuild:
             "probabilities": found,
         }
         del data
-        reference = found if name == "fp32" else self.reference()
+        reference = found if name == "fp32" else self.reference
         return {**facts, "drift": drift.drift(reference, found)}
 
     def _shards(self, folder: Path, file: str, size: int) -> dict[str, Any]:
         """Cut a data file into shards, and drop it."""
-        shards = []
+        shards: list[str] = []
         with (folder / file).open("rb") as whole:
             while part := whole.read(SHARD_BYTES):
                 shards.append(f"{file}.{len(shards):03d}")

@@ -91,10 +91,12 @@ OPEN_ENDS = (
     "'", "don'", "it'", "we'v", '"', "(", "[", "<", "<|", "\\", "\\u", "…", "...", "-", "--", "_", "/", "://",
     "http", "&", "&#", "=",
 )
-KNOWN_CONTROLS = (
-    "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<repo_name>", "<file_sep>", "<jupyter_code>", "<issue_start>",
-    "<empty_output>", "<s>", "</s>", "<unk>", "<pad>", "[INST]", "<bos>", "<|eot_id|>", "<|begin_of_text|>",
-    "<|start_header_id|>", "<|vision_start|>", "<tool_call>", "<think>", "</think>",
+CHAT_CONTROLS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
+OTHER_CONTROLS = (
+    "<repo_name>", "<reponame>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_start>", "<issue_comment>",
+    "<issue_closed>", "<jupyter_start>", "<jupyter_text>", "<jupyter_code>", "<jupyter_output>",
+    "<jupyter_script>", "<empty_output>", "<s>", "</s>", "<unk>", "<pad>", "<bos>", "[INST]", "<|eot_id|>",
+    "<|begin_of_text|>", "<|start_header_id|>", "<|vision_start|>", "<tool_call>", "<think>", "</think>",
 )
 # fmt: on
 
@@ -131,10 +133,10 @@ def _run(rng: Rng) -> str:
 
 
 def _control(specials: Sequence[str]) -> Callable[[Rng], str]:
-    """Text of control tokens: whole, broken, nested, in a chat template, or glued to what is around it."""
+    """Text of control tokens, the model's own and common ones: whole, broken, nested, glued."""
 
     def make(rng: Rng) -> str:
-        token = rng.choice(specials)
+        token = rng.choice(rng.choice((CHAT_CONTROLS, OTHER_CONTROLS, specials or CHAT_CONTROLS)))
         forms = (
             token,
             token * rng.randint(2, 5),
@@ -180,7 +182,7 @@ class _Texts:
 
     def __init__(self, seed: int, specials: Sequence[str]) -> None:
         self.rng = random.Random(seed)
-        self.kinds = _kinds(sorted({*specials, *KNOWN_CONTROLS}))
+        self.kinds = _kinds(specials)
         self.names = list(self.kinds)
 
     def piece(self) -> str:

@@ -95,9 +95,7 @@ def _up_to_date(out: Path, inputs: str) -> bool:
         return False
 
 
-def _assemble(
-    out: Path, model: ModelBuild, built: dict[str, Built], inputs: str, steps: Steps
-) -> None:
+def _assemble(out: Path, model: ModelBuild, built: dict[str, Built], inputs: str, steps: Steps) -> None:
     """Put the folder together beside `out`, then swap it in."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
@@ -316,5 +314,3 @@ def _print_formats(model: str, rows: dict[str, tuple[int, dict[str, Any]]]) -> N
                 " compare with another format before you rely on it",
                 file=sys.stderr,
             )
-
-

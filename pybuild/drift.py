@@ -6,7 +6,7 @@ The prompts are data (`drift_prompts.json`): states, and questions asked about e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ LARGE = 0.05
 
 PROMPTS = Path(__file__).with_name("drift_prompts.json")
 
-Probabilities = list[list[float]]
+Probabilities = Sequence[Sequence[float]]
 
 
 def probabilities(
@@ -32,7 +32,7 @@ def probabilities(
     """Option probabilities of every (state, question), states outermost."""
     fixed = json.loads(PROMPTS.read_text("utf-8"))
     criteria = [question.criterion() for question in parse_questions(fixed["questions"]).values()]
-    result: Probabilities = []
+    result: list[Sequence[float]] = []
     for state in fixed["states"]:
         prefix = prompt.state_prefix_ids(tokenizer, state)
         model.prefill(prefix)
@@ -68,5 +68,5 @@ def drift(reference: Probabilities, found: Probabilities) -> dict[str, Any]:
     }
 
 
-def _argmax(values: list[float]) -> int:
+def _argmax(values: Sequence[float]) -> int:
     return values.index(max(values))

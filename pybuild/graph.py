@@ -32,7 +32,6 @@ OPSET = 21
 """ai.onnx operator set of the graph; ONNX Runtime Web 1.30 runs it on every device."""
 
 Variant = Literal["gqa", "explicit"]
-Kernel = Literal["nbits", "dequant"]
 
 
 class UnsupportedModelError(TypedecideError):
@@ -193,18 +192,16 @@ def weight_names(decoder: Decoder) -> tuple[list[str], list[str], list[str]]:
     return tables, matrices, [*vectors, "model.norm.weight"]
 
 
-def build(decoder: Decoder, layout: Layout, variant: Variant, kernel: Kernel) -> bytes:
+def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
     """The serialised ONNX model; weights stay in the layout's external data files.
 
     Args:
         decoder: the model.
         layout: where each stored tensor lies.
         variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside) or `explicit` (MatMul and Softmax).
-        kernel: how quantised matrices are multiplied: `nbits` (MatMulNBits) or `dequant` (expanded to
-            float32 once, when the session folds constants). The same for float32 weights.
     """
     graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
-    _Forward(decoder, layout, variant, kernel, GraphBuilder(graph)).run()
+    _Forward(decoder, layout, variant, GraphBuilder(graph)).run()
     for node in graph:
         node.metadata_props.clear()
         node.meta.clear()
@@ -215,10 +212,8 @@ def build(decoder: Decoder, layout: Layout, variant: Variant, kernel: Kernel) ->
 class _Forward:
     """One trace of the forward pass into a graph."""
 
-    def __init__(
-        self, decoder: Decoder, layout: Layout, variant: Variant, kernel: Kernel, builder: GraphBuilder
-    ) -> None:
-        self.d, self.layout, self.variant, self.kernel = decoder, layout, variant, kernel
+    def __init__(self, decoder: Decoder, layout: Layout, variant: Variant, builder: GraphBuilder) -> None:
+        self.d, self.layout, self.variant = decoder, layout, variant
         self.builder = builder
         self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
         self._loaded: dict[str, ir.Value] = {}
@@ -362,8 +357,6 @@ class _Forward:
         op, matrix = self.op, self.layout.matrices[name]
         if matrix.bits == 32:
             return op.MatMul(x, self.tensor(name))
-        if self.kernel == "dequant":
-            return op.MatMul(x, self.expanded(name))
         product = self.ms.MatMulNBits(
             *(x, self.tensor(f"{name}.q"), self.tensor(f"{name}.scale")),
             K=matrix.inputs,
@@ -383,25 +376,6 @@ class _Forward:
             split = self.op.Reshape(x, [1, -1, matrix.inputs // matrix.block, matrix.block])
             self._sums[key] = self.op.ReduceSum(split, [-1], keepdims=0)
         return self._sums[key]
-
-    def expanded(self, name: str) -> ir.Value:
-        """The matrix as float32 [in, out], made of constants only, so that the session folds it at load."""
-        op, matrix = self.op, self.layout.matrices[name]
-        per_block = [matrix.outputs, -1, 1]
-        scale = op.Reshape(self.tensor(f"{name}.scale"), per_block)
-        q = op.Cast(self.tensor(f"{name}.q"), to=ir.DataType.FLOAT)
-        if matrix.bits == 8:
-            full = op.Mul(op.Sub(q, 128.0), scale)
-        else:
-            high = op.Floor(op.Mul(q, 1 / 16))
-            low = op.Sub(q, op.Mul(high, 16.0))
-            pairs = op.Concat(op.Unsqueeze(low, [-1]), op.Unsqueeze(high, [-1]), axis=-1)
-            levels = op.Reshape(pairs, [matrix.outputs, -1, matrix.block])
-            offset = op.Reshape(op.Transpose(self.tensor(f"{name}.offset"), perm=[1, 0]), per_block)
-            full = op.Add(op.Mul(op.Sub(levels, 8.0), scale), offset)
-        padded = op.Reshape(full, [matrix.outputs, matrix.padded_inputs])
-        exact = padded if matrix.padded_inputs == matrix.inputs else op.Slice(padded, [0], [matrix.inputs], [1])
-        return op.Transpose(exact, perm=[1, 0])
 
     def embedding(self, name: str, ids: ir.Value) -> ir.Value:
         """Rows of an embedding table, float32 [..., hidden].

@@ -86,7 +86,7 @@ class Layout:
         assert self._handle is not None
         offset = -(-self._sizes[-1] // ALIGNMENT) * ALIGNMENT
         self._handle.write(b"\0" * (offset - self._sizes[-1]))
-        self._handle.write(memoryview(data).cast("B"))
+        self._handle.write(data.data)
         self._sizes[-1] = offset + data.nbytes
         file = len(self._sizes) - 1
         self._tensors[name] = Stored(file, offset, data.nbytes, data.dtype.name, data.shape)

@@ -56,11 +56,29 @@ def blocks(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def quantize_int8(matrix: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """(q uint8 [out, blocks, 32], scale float32 [out, blocks]) with w = scale * (q - 128)."""
+    """(q uint8 [out, blocks, 32], scale float32 [out, blocks]) with w = scale * (q - 128).
+
+    Of 16 scales, from the block's largest value / 127 to / 112, the one with the least squared error is taken: on
+    weights that were on a coarse grid before (Q4_1), that halves the drift.
+    """
     grouped = blocks(matrix)
-    scale = np.abs(grouped).max(axis=-1) / np.float32(127)
-    safe = np.where(scale == 0, np.float32(1), scale)
-    return (np.rint(grouped / safe[..., None]) + 128).astype(np.uint8), scale
+    largest = np.abs(grouped).max(axis=-1)
+    scale = _safe(largest / np.float32(127))
+    best_q = np.rint(grouped / scale[..., None])
+    best_error = np.square(best_q * scale[..., None] - grouped).sum(axis=-1)
+    for level in range(126, 111, -1):
+        other = _safe(largest / np.float32(level))
+        q = np.rint(grouped / other[..., None])
+        error = np.square(q * other[..., None] - grouped).sum(axis=-1)
+        better = error < best_error
+        scale, best_error = np.where(better, other, scale), np.where(better, error, best_error)
+        best_q = np.where(better[..., None], q, best_q)
+    return (best_q + 128).astype(np.uint8), scale
+
+
+def _safe(scale: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 in place of 0: a block of zeros."""
+    return np.where(scale == 0, np.float32(1), scale)
 
 
 def quantize_int4(
@@ -73,8 +91,7 @@ def quantize_int4(
     grouped = blocks(matrix)
     low = grouped.min(axis=-1)
     scale = (grouped.max(axis=-1) - low) / np.float32(15)
-    safe = np.where(scale == 0, np.float32(1), scale)
-    q = np.clip(np.rint((grouped - low[..., None]) / safe[..., None]), 0, 15).astype(np.uint8)
+    q = np.clip(np.rint((grouped - low[..., None]) / _safe(scale)[..., None]), 0, 15).astype(np.uint8)
     return q[..., 0::2] | (q[..., 1::2] << 4), scale, low + np.float32(8) * scale
 
 
@@ -110,7 +127,9 @@ def store(
 
 def _add_table(layout: Layout, name: str, table: NDArray[np.float32], spec: Format) -> None:
     """An embedding table, gathered by rows."""
-    layout.matrices[name] = Matrix(*table.shape, spec.table_bits, BLOCK if spec.table_bits < 32 else 0)
+    layout.matrices[name] = Matrix(
+        table.shape[0], table.shape[1], spec.table_bits, BLOCK if spec.table_bits < 32 else 0
+    )
     if spec.table_bits == 32:
         layout.add(name, table)
         return
@@ -122,7 +141,9 @@ def _add_table(layout: Layout, name: str, table: NDArray[np.float32], spec: Form
 
 
 def _add_matrix(layout: Layout, name: str, matrix: NDArray[np.float32], spec: Format) -> None:
-    layout.matrices[name] = Matrix(*matrix.shape, spec.matrix_bits, BLOCK if spec.matrix_bits < 32 else 0)
+    layout.matrices[name] = Matrix(
+        matrix.shape[0], matrix.shape[1], spec.matrix_bits, BLOCK if spec.matrix_bits < 32 else 0
+    )
     if spec.matrix_bits == 32:
         layout.add(name, matrix.T)
     elif spec.matrix_bits == 8:

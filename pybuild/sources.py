@@ -80,7 +80,7 @@ def load_source(name_or_path: str) -> Source:
         if not path.is_file():
             raise SourceError(f"There is no file {name_or_path!r}.", model=name_or_path)
         return _load_gguf(path, name=path.stem)
-    if path.is_dir():
+    if name_or_path and path.is_dir():
         return _load_folder(path, name=path.resolve().name)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path):
         return _load_hub(name_or_path)

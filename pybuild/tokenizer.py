@@ -269,9 +269,10 @@ def _with_replacement(normalizer: Json | None, ranges: Sequence[tuple[int, int]]
         "pattern": {"Regex": f"[{_ranges_text(ranges)}]"},
         "content": "\ufffd",
     }
-    if normalizer is None:
-        return replace
-    return {"type": "Sequence", "normalizers": [normalizer, replace]}
+    parts = _flat(normalizer, "normalizers") if normalizer else []
+    if replace in parts:  # hardened before
+        return normalizer
+    return {"type": "Sequence", "normalizers": [*parts, replace]} if parts else replace
 
 
 # ---- patterns that every engine reads alike
@@ -291,14 +292,15 @@ def _portable_pre_tokenizer(pre: Json | None) -> Json | None:
     """The same pre-tokenizer with nothing left that depends on an engine's idea of letters, digits and spaces."""
     if pre is None:
         return None
-    parts = [part for each in _flat(pre) for part in _portable_part(each)]
+    parts = [part for each in _flat(pre, "pretokenizers") for part in _portable_part(each)]
     return parts[0] if len(parts) == 1 else {"type": "Sequence", "pretokenizers": parts}
 
 
-def _flat(pre: Json) -> list[Json]:
-    if pre["type"] != "Sequence":
-        return [pre]
-    return [part for each in pre["pretokenizers"] for part in _flat(each)]
+def _flat(node: Json, key: str) -> list[Json]:
+    """The parts of a normalizer or pre-tokenizer, sequences within sequences resolved."""
+    if node["type"] != "Sequence":
+        return [node]
+    return [part for each in node[key] for part in _flat(each, key)]
 
 
 def _portable_part(part: Json) -> list[Json]:

@@ -18,7 +18,7 @@ in LENGTHS, `ids_n` holds the token ids and `logits_n` the float32 logits of the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,15 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LENGTHS = (1, 7, 40, 70)
@@ -115,6 +123,13 @@ def _configs() -> dict[str, tuple[PreTrainedConfig, torch.dtype]]:
     }
 
 
+_ARCHITECTURES: dict[str, Callable[[Any], torch.nn.Module]] = {
+    "llama": LlamaForCausalLM,
+    "qwen2": Qwen2ForCausalLM,
+    "qwen3": Qwen3ForCausalLM,
+}
+
+
 def _q8_0_exact(weight: torch.Tensor) -> torch.Tensor:
     """The nearest weights that Q8_0 stores without loss."""
     kind = gguf.GGMLQuantizationType.Q8_0
@@ -125,7 +140,8 @@ def _q8_0_exact(weight: torch.Tensor) -> torch.Tensor:
 def random_model(config: PreTrainedConfig, dtype: torch.dtype, seed: int, q8_0: bool) -> torch.nn.Module:
     """A model with random weights that `dtype` (and Q8_0, if asked) can store exactly, computing in float32."""
     generator = torch.Generator().manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    config._attn_implementation = "eager"
+    model = _ARCHITECTURES[config.model_type](config).to(torch.float32).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             values = torch.randn(parameter.shape, generator=generator) * 0.2
@@ -250,7 +266,8 @@ def write_folder(
         plain = older_style(plain)
     (folder / "config.json").write_text(json.dumps(plain, indent=1, sort_keys=True) + "\n")
     (folder / "tokenizer.json").write_text(TOKENIZERS[name]().to_str() + "\n")
-    np.savez_compressed(folder / "golden.npz", **goldens(model, seed))
+    arrays: dict[str, Any] = goldens(model, seed)
+    np.savez_compressed(folder / "golden.npz", **arrays)
 
 
 def permute_rope(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -314,7 +331,8 @@ def write_llama_gguf(path: Path, model: torch.nn.Module, config: PreTrainedConfi
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
-    tokens = sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)
+    vocab = tokenizer.get_vocab()
+    tokens = sorted(vocab, key=vocab.__getitem__)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")

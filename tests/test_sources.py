@@ -13,6 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache as memo
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def test_default_model_has_every_tensor_in_its_shape(default: Source) -> None:
     assert set(default.weights.names()) == expected | {"model.embed_tokens.weight", "model.norm.weight"}
     for name, shape in shapes.items():
         tensor = default.weights.get(f"model.layers.29.{name}")
-        assert (tensor.shape, tensor.dtype) == (shape, np.float32)
+        assert tensor.shape == shape
+        assert tensor.dtype == np.float32
         assert np.isfinite(tensor).all()
     assert default.weights.get("model.embed_tokens.weight").shape == (49152, 576)
 
@@ -680,11 +682,13 @@ def any_source(request: pytest.FixtureRequest) -> Iterator[Source]:
 
 def control_texts(source: Source) -> list[str]:
     """The texts of the control tokens; SmolLM2's come from its own file."""
-    if source.name != DEFAULT_MODEL:
-        return CONTROL_TEXTS
-    path = sources._default_file()
-    found = gguf.GGUFReader(path).fields["tokenizer.ggml.tokens"]
-    return [found.contents(id) for id in source.control_ids]
+    return default_control_texts(source.control_ids) if source.name == DEFAULT_MODEL else CONTROL_TEXTS
+
+
+@memo
+def default_control_texts(ids: tuple[int, ...]) -> list[str]:
+    found = gguf.GGUFReader(sources._default_file()).fields["tokenizer.ggml.tokens"]
+    return [found.contents(id) for id in ids]
 
 
 def test_no_text_becomes_a_control_token(any_source: Source) -> None:
@@ -735,10 +739,13 @@ def test_option_letters_are_single_tokens(any_source: Source) -> None:
 
 
 def test_the_tokenizer_is_the_same_each_time(any_source: Source) -> None:
-    name = DEFAULT_MODEL if any_source.name == DEFAULT_MODEL else str(FIXTURES / any_source.name)
-    again = load_source(name)
-    if again.origin == any_source.origin:
-        assert json.dumps(again.tokenizer) == json.dumps(any_source.tokenizer)
+    building.class_ranges.cache_clear()
+    kind = ".gguf" if ".gguf" in any_source.origin and any_source.name != DEFAULT_MODEL else ""
+    again = load_source(
+        DEFAULT_MODEL if any_source.name == DEFAULT_MODEL else f"{FIXTURES / any_source.name}{kind}"
+    )
+    assert again.origin == any_source.origin
+    assert json.dumps(again.tokenizer) == json.dumps(any_source.tokenizer)
     hardened = building.harden(json.loads(json.dumps(any_source.tokenizer)))
     assert json.dumps(hardened) == json.dumps(any_source.tokenizer)
 
@@ -771,17 +778,17 @@ def test_merges_that_lead_to_a_control_token_go() -> None:
     """A vocabulary in which merging alone spells out a control token, and goes on from there."""
     plain = plain_tokenizer()
     model = plain["model"]
-    merges = [["<", "s"], ["<s", ">"], ["<s>", ">"]]
+    merges = [["<", "|"], ["<|", ">"], ["<|>", ">"]]
     for pair in merges:
         model["vocab"]["".join(pair)] = len(model["vocab"]) + 100
     model["merges"] = merges + model["merges"]
     unmarked = {**plain, "added_tokens": []}
-    assert encoder(unmarked)("<s>") == [model["vocab"]["<s>"]]
-    plain["added_tokens"].append({"id": model["vocab"]["<s>"], "content": "<s>", "special": True})
+    assert encoder(unmarked)("<|>") == [model["vocab"]["<|>"]]
+    plain["added_tokens"].append({"id": model["vocab"]["<|>"], "content": "<|>", "special": True})
     encode = encoder(building.harden(plain))
-    assert encode("<s>") == [model["vocab"]["<s"], model["vocab"][">"]]
-    assert model["vocab"]["<s>>"] not in encode("<s>>")
-    assert model["vocab"]["<s>"] in building.control_ids(plain)
+    assert encode("<|>") == [model["vocab"]["<|"], model["vocab"][">"]]
+    assert encode("<|>>") == [model["vocab"]["<|"], model["vocab"][">"], model["vocab"][">"]]
+    assert model["vocab"]["<|>"] in building.control_ids(plain)
 
 
 def test_ignore_merges_cannot_reach_a_control_token() -> None:

@@ -84,7 +84,8 @@ class NativeModel:
     @property
     def prefix_tokens(self) -> int:
         """Tokens in the KV cache."""
-        return next(iter(self._cache.values())).shape[2]
+        length: int = next(iter(self._cache.values())).shape[2]
+        return length
 
     def prefill(self, ids: Sequence[int]) -> None:
         """Replace the KV cache by that of `ids`."""
@@ -116,9 +117,7 @@ class NativeModel:
         labels = list(dict.fromkeys(i for s in suffixes for i in s.label_ids))
         logits, _ = self._run(cache, ids, positions, causal_mask(past, lengths), rows, labels, False)
         column = {label: c for c, label in enumerate(labels)}
-        return [
-            logits[row, [column[i] for i in suffix.label_ids]] for row, suffix in enumerate(suffixes)
-        ]
+        return [logits[row, [column[i] for i in suffix.label_ids]] for row, suffix in enumerate(suffixes)]
 
     def _run(
         self,

@@ -20,7 +20,7 @@ from typedecide.questions import Question
 from typedecide.readout import read
 from typedecide.results import Prefill, Scored
 
-VARIANTS = ("gqa", "explicit", "wasm")
+VARIANTS = ("gqa", "explicit")
 
 
 class TextTokenizer:

@@ -136,7 +136,8 @@ class PageEngine:
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
         if on_progress is not None:
-            self._page.expose_function("typedecideProgress", on_progress)
+            # Wrapped, because Playwright sets attributes on what it is given, and not every callable takes them.
+            self._page.expose_function("typedecideProgress", lambda event: on_progress(event))
         # Any file of the origin will do as a page: this one starts nothing by itself.
         self._page.goto(f"{self._base}{MANIFEST}")
         self._page.evaluate(_SETUP)

@@ -77,7 +77,9 @@ export class Decider {
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
       const known = Object.keys(manifest.formats).join(", ");
-      throw new UnsupportedError(`this bundle has no format ${JSON.stringify(format)}; it has ${known}`, { format });
+      throw new UnsupportedError(`this bundle has no format ${JSON.stringify(format)}; it has ${known}`, {
+        format,
+      });
     }
     const prompt = new Prompt(promptSpec(/** @type {any} */ (manifest)));
     const tokenizer = await loadTokenizer(store);

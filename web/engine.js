@@ -28,7 +28,7 @@ const FLOAT_BYTES = 4;
  * @typedef {{ids: readonly number[], labelIds: readonly number[]}} Suffix
  */
 
-/** @typedef {import("onnxruntime-common")} Ort */
+/** @typedef {typeof import("onnxruntime-common")} Ort */
 /** @typedef {import("onnxruntime-common").Tensor} Tensor */
 /** @typedef {import("onnxruntime-common").InferenceSession} Session */
 
@@ -92,6 +92,7 @@ export class Engine {
     try {
       cache.reserve(ids.length);
       for (let start = 0; start < ids.length; start += CHUNK) {
+        if (start > 0) await turn();
         if (aborted?.()) throw new AbortedError("the prefill was aborted");
         const chunk = ids.slice(start, start + CHUNK);
         const positions = chunk.map((_, i) => start + i);
@@ -254,13 +255,13 @@ export function causalMask(past, lengths) {
  */
 function heapCache(ort, shape, names) {
   const dims = [1, shape.kv_heads, 0, shape.head_dim];
+  /** @type {Record<string, Tensor>} */
   let past = named("past", names, () => new ort.Tensor("float32", new Float32Array(0), dims));
+  /** @type {Cache} */
   const cache = {
     length: 0,
     feeds: () => past,
-    /** @type {Cache["fetches"]} */
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
-    /** @type {Cache["commit"]} */
     commit: (total, results) => {
       past = Object.fromEntries(names.map((name) => [`past.${name}`, results[`present.${name}`]]));
       cache.length = total;
@@ -337,24 +338,21 @@ function bufferCache(ort, shape, names, device, inPlace) {
     slots = wanted;
   };
 
+  /** @type {Cache} */
   const cache = {
     length: 0,
-    /** @type {Cache["feeds"]} */
     feeds: () => {
       if (inPlace) return tensors("past", current, slots);
       return cache.length === 0 ? empty() : tensors("past", current, cache.length);
     },
-    /** @type {Cache["fetches"]} */
     fetches: (total, keep) => {
       if (inPlace) return tensors("present", current, slots);
       return keep ? tensors("present", spare, total) : {};
     },
-    /** @type {Cache["commit"]} */
     commit: (total) => {
       if (!inPlace) [current, spare] = [spare, current];
       cache.length = total;
     },
-    /** @type {Cache["reserve"]} */
     reserve: (total) => {
       const wanted = Math.ceil(total / SLOT_STEP) * SLOT_STEP;
       if (inPlace) {
@@ -370,6 +368,11 @@ function bufferCache(ort, shape, names, device, inPlace) {
     },
   };
   return cache;
+}
+
+/** Let the event loop turn: a run on WASM never does, and the message that aborts waits there. */
+function turn() {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /**

@@ -7,7 +7,7 @@
  */
 
 import { Engine } from "./engine.js";
-import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
+import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError } from "./errors.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Format} Format */
@@ -26,7 +26,7 @@ export const CANDIDATES = Object.freeze([
   { name: "webgpu-gqa", device: "webgpu", graph: "gqa", subgroups: true },
   { name: "webgpu-gqa-nosubgroups", device: "webgpu", graph: "gqa", subgroups: false },
   { name: "webgpu-explicit", device: "webgpu", graph: "explicit", subgroups: false },
-  { name: "wasm", device: "wasm", graph: "wasm", subgroups: false },
+  { name: "wasm", device: "wasm", graph: "explicit", subgroups: false },
 ]);
 
 /**
@@ -77,7 +77,13 @@ export async function start(store, options) {
     if (options.signal?.aborted) throw new AbortedError("starting the engine was aborted");
     const missing = unavailable(candidate, adapter, options, format);
     if (missing) {
-      trials.push({ candidate: candidate.name, verdict: "unavailable", maxError: null, ms: null, reason: missing });
+      trials.push({
+        candidate: candidate.name,
+        verdict: "unavailable",
+        maxError: null,
+        ms: null,
+        reason: missing,
+      });
       continue;
     }
     const { trial, engine, ort, threads } = await tryCandidate(candidate, context);
@@ -142,7 +148,7 @@ async function tryCandidate(candidate, context) {
   } catch (error) {
     await engine?.release().catch(() => {});
     // Faults of the bundle or an abort are not the candidate's: trying the next one would hide them.
-    if (error instanceof TypedecideError) throw error;
+    if (error instanceof TypedecideError && !(error instanceof DeviceLostError)) throw error;
     const ms = performance.now() - began;
     return failed({ ...trial, verdict: "rejected", ms, reason: `failed: ${firstLine(error)}` });
   }
@@ -186,7 +192,8 @@ async function selfTest(engine, format, tolerance, signal) {
  */
 async function open(candidate, ort, { store, format, adapter }, weights) {
   const graph = await store.bytes(format.graphs[candidate.graph]);
-  const device = candidate.device === "webgpu" ? await openDevice(/** @type {GPUAdapter} */ (adapter), candidate) : null;
+  const device =
+    candidate.device === "webgpu" ? await openDevice(/** @type {GPUAdapter} */ (adapter), candidate) : null;
   const session = await ort.InferenceSession.create(graph, {
     executionProviders: [device ? /** @type {any} */ ({ name: "webgpu", device }) : "wasm"],
     externalData: weights,
@@ -259,7 +266,9 @@ function choose({ device, candidates }) {
     const found = CANDIDATES.find((c) => c.name === name);
     if (found) return found;
     const known = CANDIDATES.map((c) => c.name).join(", ");
-    throw new UnsupportedError(`there is no candidate ${JSON.stringify(name)}; known: ${known}`, { candidate: name });
+    throw new UnsupportedError(`there is no candidate ${JSON.stringify(name)}; known: ${known}`, {
+      candidate: name,
+    });
   });
 }
 
@@ -272,7 +281,7 @@ function threadCount(asked) {
 
 // -- ONNX Runtime Web -------------------------------------------------------------------------------------------
 
-/** @typedef {import("onnxruntime-common")} Ort */
+/** @typedef {typeof import("onnxruntime-common")} Ort */
 
 /** The build for WebGPU: the smaller JSPI one where the browser can suspend WebAssembly. */
 function webgpuBuild() {

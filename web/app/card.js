@@ -335,7 +335,7 @@ export class QuestionCard {
 
   #optionsForm() {
     const { kind, options } = this.draft;
-    if (kind === "noul") return h("p", { class: "hint" }, S.kindHints.noul);
+    if (kind === "noul") return h("p", { class: "hint" }, S.noulHint);
     const add = h(
       "button",
       { type: "button", class: "quiet", onclick: () => this.#addOption(options.length) },

@@ -77,8 +77,8 @@ export class DevicePanel {
     this.body = h("div", { class: "panel-body" }, h("p", { class: "hint" }, S.panelNone));
     this.element = h(
       "details",
-      { class: "panel" },
-      h("summary", {}, h("span", { class: "panel-title" }, S.panelHeading), this.brief),
+      { class: "panel", "aria-labelledby": "panel-title" },
+      h("summary", {}, h("span", { id: "panel-title", class: "panel-title" }, S.panelHeading), this.brief),
       this.body,
       deviceLinks(),
     );

@@ -30,14 +30,6 @@ export function formatMs(ms) {
 }
 
 /**
- * @param {number} value
- * @returns {string}
- */
-export function formatMean(value) {
-  return decimal.format(value);
-}
-
-/**
  * @param {number} count
  * @returns {string}
  */
@@ -60,7 +52,6 @@ export const S = {
   title: "typedecide",
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
   none: "–",
-  statusRegion: "Progress",
 
   textHeading: "Text",
   textLabel: "The text to decide about",
@@ -90,11 +81,7 @@ export const S = {
 
   kindLegend: "Kind of answer",
   kinds: { choice: "Choice", noul: "Yes / no", score: "Score" },
-  kindHints: {
-    choice: "One of the options below.",
-    noul: "The probability of yes.",
-    score: "A level from the list below, from low to high.",
-  },
+  noulHint: "The answer is the probability of yes.",
   questionLabel: "Question",
   optionsLegend: { choice: "Options", score: "Levels, from low to high" },
   optionWord: { choice: "Option", score: "Level" },
@@ -122,7 +109,7 @@ export const S = {
   /** @param {number} confidence */
   confidence: (confidence) => `confidence ${decimal.format(confidence)}`,
   /** @param {number} value @param {number} top */
-  mean: (value, top) => `mean ${formatMean(value)} of ${top}`,
+  mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
   /** @param {number} tokens @param {number} ms */
   cost: (tokens, ms) => `${formatCount(tokens)} tokens, ${formatMs(ms)}`,
   optionsRegion: "Options and their probabilities",

@@ -1,0 +1,74 @@
+"""Bundles and the browser that the tests share. Every browser test runs the real thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybuild.bundle import build
+from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium
+from typedecide.static_server import StaticServer
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = ROOT / "tests" / "fixtures"
+BUNDLES = ROOT / "build" / "bench"
+
+_browser_tests = 0
+
+
+@pytest.fixture(scope="session")
+def dist() -> Path:
+    """The default bundle, as `make bundle` leaves it."""
+    return build(ROOT / "dist", quiet=True)
+
+
+@pytest.fixture(scope="session")
+def dist_fp32() -> Path:
+    """The default model in fp32."""
+    return build(BUNDLES / "smollm2-135m-instruct-fp32", formats=("fp32",), quiet=True)
+
+
+@pytest.fixture(scope="session")
+def dist_fp32_4l() -> Path:
+    """The default model's first four layers in fp32: what the software WebGPU adapter can run in a test."""
+    return build(BUNDLES / "smollm2-135m-instruct-fp32-4-layers", formats=("fp32",), layers=4, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def dist_url(dist: Path) -> Iterator[str]:
+    """Address of the served default bundle, without a slash at the end."""
+    with StaticServer(dist) as server:
+        yield server.url.rstrip("/")
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """Start the Chromium that typedecide finds, with its switches."""
+    return {
+        **browser_type_launch_args,
+        "executable_path": str(find_chromium()),
+        "args": list(LAUNCH_ARGS),
+        "chromium_sandbox": SANDBOX,
+    }
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the browser tests that really ran."""
+    global _browser_tests
+    if report.when == "call" and "browser" in report.keywords and report.outcome != "skipped":
+        _browser_tests += 1
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests drove a real browser."""
+    terminalreporter.write_line(f"browser tests that ran: {_browser_tests}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses pytest-playwright's page is a browser test."""
+    for item in items:
+        if "page" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)

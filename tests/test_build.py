@@ -1,0 +1,96 @@
+"""The bundle as built: sizes, hashes, labels, measured drift, and that the same inputs give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pybuild.bundle import build
+from pybuild.labels import find_labels
+from pybuild.sources import load_source
+from tests.conftest import FIXTURES, ROOT
+from typedecide.bundle import Bundle
+from typedecide.errors import UnsupportedError
+from typedecide.native import TextTokenizer
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """sha256 of every file of a folder."""
+    return {
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
+
+
+def test_built_twice_is_byte_identical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name in ("first", "second"):
+        # A cache of its own each: everything is really made twice.
+        monkeypatch.setenv("TYPEDECIDE_BUILD_CACHE", str(tmp_path / f"{name}-cache"))
+        found.append(contents(build(tmp_path / name, formats=("int8", "int4"), layers=2, quiet=True)))
+    assert found[0] == found[1]
+
+
+def test_default_bundle_is_small_and_lists_every_file(dist: Path) -> None:
+    files = {p: f for p, f in contents(dist).items() if p != "manifest.json"}
+    manifest = json.loads((dist / "manifest.json").read_text("utf-8"))
+    assert {p: f["sha256"] for p, f in manifest["files"].items()} == files
+    total = sum(p.stat().st_size for p in dist.rglob("*") if p.is_file())
+    print(f"int8 bundle: {total / 1e6:.1f} MB in {len(files)} files")
+    assert total <= 180e6
+    assert all(f["bytes"] <= 64_000_000 for f in manifest["files"].values())
+
+
+def test_manifest_says_what_a_format_costs(dist: Path) -> None:
+    bundle = Bundle.open(dist)
+    drift = bundle.format("int8").drift
+    assert drift["prompts"] >= 50
+    assert 0 < drift["max"] <= 0.03 and not drift["large"]
+    assert bundle.model["licence"] == "Apache-2.0"
+    assert bundle.limits == {"context": 8192, "max_options": 255, "max_levels": 10}
+
+
+def test_unchanged_bundle_is_left_alone(dist: Path) -> None:
+    before = (dist / "manifest.json").stat().st_mtime_ns
+    build(dist, quiet=True)
+    assert (dist / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_labels_are_single_tokens_letters_first_and_no_digits(dist: Path) -> None:
+    bundle = Bundle.open(dist)
+    tokenizer = TextTokenizer(bundle.tokenizer_path)
+    texts = [label["text"] for label in bundle.labels]
+    assert len(set(texts)) == 255 and "".join(texts[:52]).isalpha()
+    assert texts[:3] == ["A", "B", "C"] and texts[25:27] == ["Z", "a"]
+    assert not any(c.isdigit() for text in texts for c in text)
+    before = tokenizer.encode("Options:\nAnswer:")
+    for label in bundle.labels:
+        assert tokenizer.encode(f"Options:\nAnswer: {label['text']}") == [*before, label["id"]]
+
+
+def test_a_small_vocabulary_gives_fewer_labels() -> None:
+    from pybuild.artifacts import _Tokenizer
+
+    tokenizer = _Tokenizer(json.dumps(load_source(str(FIXTURES / "qwen3")).tokenizer))
+    labels = find_labels(tokenizer)
+    assert [label["text"] for label in labels[:8]] == list("ABCDEFGH")
+    assert len(labels) < 255
+
+
+def test_unknown_format_is_an_error_that_lists_them(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"int3.*known: fp32, int8, int4"):
+        build(tmp_path / "out", formats=("int3",))
+
+
+def test_command_line_reports_errors_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pybuild", "bundle", "--model", str(tmp_path / "none"), "--out"]
+    done = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pybuild: SOURCE:") and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
