@@ -90,8 +90,8 @@ def read_sample(bundle: Path) -> tuple[str, dict[str, Question]]:
 
 
 def shorten(state: str) -> str:
-    """The state's first three paragraphs: what a short run reads."""
-    return "\n\n".join(state.split("\n\n")[:3])
+    """The state up to its first full stop: what a short run reads."""
+    return state[: state.index(".") + 1]
 
 
 def describe(name: str, engine: PageEngine) -> dict[str, Any]:

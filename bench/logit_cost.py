@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure, publish, draw and return the results."""
     bundle = common.find_bundle(args)
     state, _ = common.read_sample(bundle)
-    lengths, repeats = LENGTHS, REPEATS
+    lengths: Sequence[int] = LENGTHS
+    repeats = REPEATS
     if args.quick:
         state, lengths, repeats = common.shorten(state), QUICK_LENGTHS, QUICK_REPEATS
     with common.open_engine(args, bundle) as engine:

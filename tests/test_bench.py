@@ -62,11 +62,10 @@ def test_shared_check_webgpu() -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("device", ["wasm", "webgpu"])
 @pytest.mark.usefixtures("dist_fp32_4l")
-def test_logit_cost(device: str) -> None:
-    result = run_json("logit_cost", "--device", device, "--format", "fp32", "--layers", "4")
-    print(f"logit_cost {device} fp32, 4 layers: {result['fit']}")
+def test_logit_cost() -> None:
+    result = run_json("logit_cost", "--device", "wasm", "--format", "fp32", "--layers", "4")
+    print(f"logit_cost wasm fp32, 4 layers: {result['fit']}")
     check_result(result)
     tokens = [point["suffix_tokens"] for point in result["points"]]
     assert tokens == sorted(set(tokens)) and len(tokens) == 3

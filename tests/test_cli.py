@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def largest_gap(one: Any, other: Any) -> float:
-    gaps = [
+    gaps: list[float] = [
         abs(p - q)
         for key in one["answers"]
         for p, q in zip(

@@ -18,6 +18,9 @@ const SLOT_STEP = 256;
 
 const FLOAT_BYTES = 4;
 
+/** Milliseconds that a device is given to say that it was lost, after a run failed. */
+const LOSS_MS = 500;
+
 /**
  * Sizes that the KV cache needs, in counts.
  * @typedef {{layers: number, kv_heads: number, head_dim: number, context: number}} Shape
@@ -176,9 +179,7 @@ export class Engine {
    * @returns {Promise<Float32Array>} label logits, rows x labels
    */
   async #run(cache, ids, positions, mask, rows, labels, keep) {
-    if (this.lost !== null) {
-      throw new DeviceLostError(`the GPU device was lost: ${this.lost}`, { reason: this.lost });
-    }
+    if (this.lost !== null) throw deviceLost(this.lost);
     const total = cache.length + ids.length;
     /** @type {Record<string, Tensor>} */
     const feeds = {
@@ -193,10 +194,16 @@ export class Engine {
       feeds.seqlens_k = this.#integers("int32", [total - 1], [1]);
       feeds.total_sequence_length = this.#integers("int32", [total], [1]);
     }
-    const results = await this.session.run(feeds, { label_logits: null, ...cache.fetches(total, keep) });
-    const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
-    if (keep) cache.commit(total, results);
-    return logits;
+    try {
+      const results = await this.session.run(feeds, { label_logits: null, ...cache.fetches(total, keep) });
+      const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
+      if (keep) cache.commit(total, results);
+      return logits;
+    } catch (error) {
+      // The runtime may notice a lost device before the device says so itself.
+      if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
+      throw this.lost === null ? error : deviceLost(this.lost);
+    }
   }
 
   /**
@@ -370,9 +377,17 @@ function bufferCache(ort, shape, names, device, inPlace) {
   return cache;
 }
 
-/** Let the event loop turn: a run on WASM never does, and the message that aborts waits there. */
-function turn() {
-  return new Promise((resolve) => setTimeout(resolve));
+/**
+ * Let the event loop turn: a run on WASM never does, and the message that aborts waits there.
+ * @param {number} [ms]
+ */
+function turn(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** @param {string} reason */
+function deviceLost(reason) {
+  return new DeviceLostError(`the GPU device was lost (${reason}): load the engine again`, { reason });
 }
 
 /**
