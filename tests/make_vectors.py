@@ -8,6 +8,7 @@ from fixed seeds; the two tokenizers are small but real byte-level BPE models.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import random
@@ -22,6 +23,8 @@ from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from typedecide.errors import TypedecideError
+from typedecide.orderings import certified, combine, cyclic_shifts, how_many, log_softmax, rotate, unrotate
+from typedecide.packing import Suffix, ancestors, plan_runs
 from typedecide.prompt import Prompt, PromptSpec
 from typedecide.questions import Criterion, Question, parse_question, parse_questions
 from typedecide.readout import read
@@ -523,6 +526,245 @@ def readout_vectors() -> Case:
     return {"readouts": cases}
 
 
+# ------------------------------------------------------------------------------------------------ packing
+
+
+def shift_suffixes(criterion: list[int], options: list[list[int]], end: list[int]) -> list[list[int]]:
+    """The token ids of one question in every cyclic order: the labels (1, 2, …) keep their places, options move."""
+    count = len(options)
+    orders = [[options[(place + shift) % count] for place in range(count)] for shift in range(count)]
+    return [
+        [*criterion, *(token for label, option in enumerate(order, 1) for token in [label, *option]), *end]
+        for order in orders
+    ]
+
+
+def random_suffixes(rng: random.Random) -> list[list[int]]:
+    """Random ids from few tokens, so that much is shared, and questions in all orders, mixed."""
+    suffixes = [rng.choices(range(3), k=rng.randrange(1, 9)) for _ in range(rng.randrange(6))]
+    for _ in range(rng.randrange(3)):
+        options = [rng.choices(range(20, 24), k=rng.randrange(1, 4)) for _ in range(rng.randrange(2, 6))]
+        suffixes += shift_suffixes(rng.choices(range(10, 12), k=rng.randrange(4)), options, [30, 31])
+    suffixes += rng.sample(suffixes, min(2, len(suffixes)))
+    rng.shuffle(suffixes)
+    return suffixes
+
+
+def with_reads(rng: random.Random, ids: list[int]) -> Case:
+    reads = rng.choice([None, rng.choices(range(len(ids)), k=rng.randrange(1, 4))])
+    return {"ids": ids} if reads is None else {"ids": ids, "reads": reads}
+
+
+def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
+    """(name, suffixes, budget)"""
+    question = shift_suffixes([8, 9], [[20], [21, 22], [23]], [30])
+    abc = [{"ids": [5, 6, 7]}, {"ids": [8]}, {"ids": [5, 6, 9]}]
+    yield "no suffixes", [], 1
+    yield "one token", [{"ids": [5]}], 1
+    yield "children of an early token come before a later root", abc, 9
+    yield "exactly the budget", abc, 5
+    yield "one token less", abc, 4
+    yield "a budget of 1", abc, 1
+    yield "the same suffix again", [{"ids": [5, 6]}, {"ids": [5, 6]}, {"ids": [5, 6]}], 2
+    yield "a suffix that starts another, after it", [{"ids": [5, 6, 7]}, {"ids": [5]}], 3
+    yield "a suffix that starts another, before it", [{"ids": [5]}, {"ids": [5, 6, 7]}], 3
+    yield "longer than the budget, between others", [{"ids": [5]}, {"ids": [5, 6, 7]}, {"ids": [5]}], 2
+    yield "longer than the budget, twice", [{"ids": [5, 6, 7]}, {"ids": [5, 6, 7]}], 2
+    yield "reads in any order, twice the same", [{"ids": [5, 6, 7], "reads": [2, 0, 2]}, {"ids": [5, 6]}], 9
+    for budget in (100, 20, 14):
+        yield f"three orders, budget {budget}", [{"ids": ids} for ids in question], budget
+    yield "a budget of 0", abc, 0
+    yield "a budget below 0, no suffixes", [], -3
+    yield "no ids", [*abc, {"ids": []}], 9
+    yield "no reads", [*abc, {"ids": [5], "reads": []}], 9
+    for bad in (2, -1):
+        yield f"a read at {bad} of 2", [{"ids": [5, 6], "reads": [1, bad]}], 9
+    rng = random.Random(4)
+    for number in range(60):
+        suffixes = [with_reads(rng, ids) for ids in random_suffixes(rng)]
+        yield f"random {number}", suffixes, rng.choice([1, 6, 12, 25, 60, 1000])
+
+
+def plan_view(suffixes: list[Case], budget: int) -> Case:
+    try:
+        runs = plan_runs([Suffix(suffix["ids"], suffix.get("reads")) for suffix in suffixes], budget)
+    except ValueError as error:
+        return {"range_error": str(error)}
+    return {"expect": [dataclasses.asdict(run) for run in runs]}
+
+
+def parent_inputs() -> Iterator[tuple[str, list[int]]]:
+    """(name, parents)"""
+    yield "no tokens", []
+    yield "a chain", [-1, 0, 1, 2]
+    yield "roots", [-1, -1, -1]
+    yield "branches", [-1, 0, 1, 1, 0, 4, -1, 6]
+    yield "a tree that is not in pre-order", [-1, -1, 0, 1, 0]
+    yield "its own parent", [-1, 1]
+    yield "a parent that comes later", [-1, 0, 3, 2]
+    yield "below -1", [-2]
+    rng = random.Random(5)
+    for number in range(20):
+        yield f"random {number}", [rng.randrange(-1, i) for i in range(rng.randrange(1, 16))]
+
+
+def ancestors_view(parents: list[int]) -> Case:
+    try:
+        return {"expect": ancestors(parents)}
+    except ValueError as error:
+        return {"range_error": str(error)}
+
+
+def packing_vectors() -> Case:
+    plans = [
+        {"name": name, "suffixes": suffixes, "budget": budget, **plan_view(suffixes, budget)}
+        for name, suffixes, budget in packing_inputs()
+    ]
+    trees = [
+        {"name": name, "parents": parents, **ancestors_view(parents)} for name, parents in parent_inputs()
+    ]
+    return {"plans": plans, "trees": trees}
+
+
+# ---------------------------------------------------------------------------------------------- orderings
+
+
+def level_inputs() -> Iterator[tuple[int, Any, Any]]:
+    """(options, level, budget)"""
+    for n in (1, 2, 3, 4, 5, 26, 255):
+        for level in ("auto", "all", 1, 2, 4, n):
+            yield n, level, 4
+    for budget in (2, 3, 255, 1000):
+        yield from ((n, "auto", budget) for n in (2, 3, 255))
+    yield from ((3, level, 4) for level in (0, -1, 2.5, 100))
+    yield from ((n, "all", 4) for n in (0, -2, 2.5))
+    yield from ((3, level, budget) for level in ("auto", "all", 1) for budget in (1, 0, 2.5))
+
+
+def shift_inputs() -> Iterator[tuple[Any, Any]]:
+    """(options, count)"""
+    yield from ((n, count) for n in range(1, 13) for count in range(1, n + 1))
+    yield from ((255, count) for count in (1, 2, 4, 7, 16, 254, 255))
+    yield from ((26, count) for count in (27, 0, -1, 1.5))
+    yield from ((n, 1) for n in (0, -1, 2.5))
+
+
+def rotation_inputs() -> Iterator[tuple[list[Any], Any]]:
+    """(items, shift)"""
+    yield from ((list(EXOTIC[:n]), shift) for n in range(1, 6) for shift in range(n))
+    yield [0.5, None, "a", 3, 3], 4
+    yield from ((["a", "b"], shift) for shift in (2, -1, 0.5))
+    yield [], 0
+
+
+def combination_inputs() -> Iterator[tuple[str, list[list[Any]]]]:
+    """(name, logits by ordering)"""
+    bad: Any
+    yield "one ordering", [[1.25, -0.5, 3.0]]
+    yield "one ordering, a tie", [[1.0, 2.0, 2.0]]
+    yield "two that agree", [[2.0, 0.0], [3.0, 0.5]]
+    yield "two that disagree", [[2.0, 0.0], [1.0, 4.0]]
+    yield "two that cancel", [[0.1, 0.7], [0.7, 0.1]]
+    yield "a constant added to an ordering", [[2.0, 0.0], [1001.0, 1004.0]]
+    yield "place alone", [rotate([0.1, 0.7, 1.3], shift) for shift in range(3)]
+    yield (
+        "place alone, 255 options",
+        [rotate([math.sin(i) for i in range(255)], shift) for shift in (0, 1, 99)],
+    )
+    yield "the combined answer is in no ordering", [[3.0, 0.0, 2.9], [0.0, 3.0, 2.9]]
+    yield "far apart", [[-800.0, 800.0, 0.0], [700.0, -700.0, 1.0]]
+    yield "small differences", [[1e-300, 0.0, -1e-300], [0.0, 1e-9, 0.0]]
+    yield "one option", [[4.0], [-3.0]]
+    yield "too far apart", [[0.0, 1.0], [1e308, -1e308]]
+    yield "no orderings", []
+    yield "no logits", [[], []]
+    yield "one logit too few", [[0.0, 1.0, 2.0], [0.0, 1.0]]
+    yield "one logit too many", [[0.0, 1.0], [0.0, 1.0, 2.0]]
+    for bad in (math.nan, math.inf, -math.inf, "1", None, True):
+        yield f"a logit is {bad!r}", [[0.0, 1.0, 2.0], [0.0, bad, 1.0]]
+    rng = random.Random(6)
+    for number in range(60):
+        n, scale = rng.randrange(2, 12), 10 ** rng.uniform(-2, 2)
+        orderings = [[rng.gauss(0, scale) for _ in range(n)] for _ in range(rng.randrange(1, n + 1))]
+        yield f"random {number}", orderings
+
+
+def stop_inputs() -> Iterator[tuple[str, list[list[Any]], Any]]:
+    """(name, log-probabilities so far, orderings planned)"""
+    clear, close = [0.0, -8.0, -9.0], [-0.5, -1.0, -1.5]
+    yield "none done", [], 4
+    yield "all done", [clear, close, close], 3
+    yield "all done, a tie", [[-1.0, -1.0]], 1
+    yield "one of two", [[0.0, -700.0]], 2
+    yield "one of four", [clear], 4
+    yield "two of four", [clear, clear], 4
+    yield "three of four", [clear, clear, clear], 4
+    yield "three of four, the last one close", [clear, clear, close], 4
+    yield "three of four, the lead is exactly what one can swing", [[0.0, -4.0], [0.0, -2.0], [-2.0, 0.0]], 4
+    yield "three of four, a little more than that", [[0.0, -4.0], [0.0, -2.5], [-2.0, 0.0]], 4
+    yield "three of four, one against", [clear, clear, [-9.0, -8.0, 0.0]], 4
+    yield "a far third widens the swing", [[0.0, -2.0, -99.0], [0.0, -2.0, -3.0], [0.0, -2.0, -3.0]], 4
+    yield "a tie for the lead", [[0.0, 0.0, -5.0]] * 3, 4
+    yield "no difference at all", [[-0.5, -0.5]] * 3, 4
+    yield "logits serve alike", [[100.0, 92.0, 91.0], [3.0, -5.0, -6.0], clear], 4
+    yield "more done than planned", [clear, clear], 1
+    yield "none planned", [], 0
+    yield "planned 2.5", [clear], 2.5
+    yield "one value too few", [clear, [0.0, -1.0]], 4
+    yield "a value is -inf", [[0.0, -math.inf]], 4
+    rng = random.Random(7)
+    for number in range(60):
+        n, total = rng.randrange(2, 8), rng.randrange(2, 9)
+        strength = [rng.gauss(0, 4) for _ in range(n)]
+        done = [[value + rng.gauss(0, 1) for value in strength] for _ in range(rng.randrange(1, total + 1))]
+        yield f"random {number}", [list(log_softmax(logits)) for logits in done], total
+
+
+def ordering_outcome(compute: Callable[..., Any], *inputs: object) -> Case:
+    try:
+        return outcome(compute, *inputs)
+    except ValueError as error:
+        return {"range_error": str(error)}
+
+
+def turn_view(items: list[Any], shift: int) -> Case:
+    return {"rotated": rotate(items, shift), "unrotated": unrotate(items, shift)}
+
+
+def combination_view(orderings: list[list[float]]) -> Case:
+    return dataclasses.asdict(combine(orderings))
+
+
+def ordering_vectors() -> Case:
+    return {
+        "levels": [
+            {"n": n, "level": level, "budget": budget, **ordering_outcome(how_many, n, level, budget)}
+            for n, level, budget in level_inputs()
+        ],
+        "shifts": [
+            {"n": n, "count": count, **ordering_outcome(cyclic_shifts, n, count)}
+            for n, count in shift_inputs()
+        ],
+        "rotations": [
+            {"items": items, "shift": shift, **ordering_outcome(turn_view, items, shift)}
+            for items, shift in rotation_inputs()
+        ],
+        "combinations": [
+            {"name": name, "orderings": to_json(orderings), **ordering_outcome(combination_view, orderings)}
+            for name, orderings in combination_inputs()
+        ],
+        "stops": [
+            {
+                "name": name,
+                "orderings": to_json(orderings),
+                "total": total,
+                **ordering_outcome(certified, orderings, total),
+            }
+            for name, orderings, total in stop_inputs()
+        ],
+    }
+
+
 # ------------------------------------------------------------------------------------------------ files
 
 
@@ -534,6 +776,8 @@ def build() -> dict[str, Case]:
         "questions.json": question_vectors(),
         "prompt.json": prompt_vectors(encoders),
         "readout.json": readout_vectors(),
+        "orderings.json": ordering_vectors(),
+        "packing.json": packing_vectors(),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},
     }
 

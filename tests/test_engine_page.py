@@ -280,3 +280,15 @@ def test_lost_device_is_a_typed_error(dist_fp32_4l: Path) -> None:
             for _ in range(5):
                 engine.score(QUESTIONS[1])
         print(f"after the GPU process ended: {caught.value}")
+
+
+def test_prefix_reuse_on_wasm_is_bit_exact(wasm: PageEngine) -> None:
+    # Prefixes of every length modulo 4: the kernels sum four positions at a time.
+    lengths = set()
+    for words in range(6):
+        state = STATE + " again" * words
+        lengths.add(wasm.prefill(state).tokens % 4)
+        for question in QUESTIONS:
+            shared, full = wasm.score(question).answer.logits, wasm.score_full(state, question).answer.logits
+            assert shared == full
+    assert lengths == {0, 1, 2, 3}

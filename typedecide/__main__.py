@@ -32,7 +32,7 @@ from typedecide.questions import Question, parse_questions
 from typedecide.results import DecisionEngine, Prefill, Scored
 
 DEVICES = ("auto", "webgpu", "wasm", "native")
-VARIANTS = ("explicit", "gqa", "wasm")
+VARIANTS = ("explicit", "gqa")
 
 BAD_INPUT = (BundleError, InvalidQuestionError, InvalidStateError, TooLongError)
 """Errors that are about what the user gave, not about the engine."""

@@ -13,6 +13,12 @@ const HIDDEN = -1e4;
 /** Tokens of one prefill run: bounds the score matrix of a long text, and lets a caller abort in between. */
 const CHUNK = 512;
 
+/**
+ * Key positions that the CPU kernel of Softmax sums together. A prefill that ends on a multiple of it adds up in the
+ * same order as the whole prompt does, so that a reused prefix gives the same numbers to the last bit.
+ */
+const LANES = 4;
+
 /** KV slots are allocated in steps of this many tokens. */
 const SLOT_STEP = 256;
 
@@ -99,8 +105,13 @@ export class Engine {
         if (aborted?.()) throw new AbortedError("the prefill was aborted");
         const chunk = ids.slice(start, start + CHUNK);
         const positions = chunk.map((_, i) => start + i);
-        const mask = causalMask(start, [chunk.length]);
-        await this.#run(cache, chunk, positions, mask, [0], [0], true);
+        const kept = chunk.length;
+        // Filler behind the last token: no token sees it, and its keys are not kept.
+        while (!this.device && (start + chunk.length) % LANES) {
+          chunk.push(0);
+          positions.push(start + kept - 1);
+        }
+        await this.#run(cache, chunk, positions, causalMask(start, [chunk.length]), [0], [0], kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
         if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
       }
@@ -157,7 +168,7 @@ export class Engine {
     const rows = lengths.map((n) => (end += n) - 1);
     const labels = [...new Set(suffixes.flatMap((s) => s.labelIds))];
     cache.reserve(past + ids.length);
-    const logits = await this.#run(cache, ids, positions, causalMask(past, lengths), rows, labels, false);
+    const logits = await this.#run(cache, ids, positions, causalMask(past, lengths), rows, labels, 0);
     const column = new Map(labels.map((id, i) => [id, i]));
     return suffixes.map((suffix, row) =>
       Float32Array.from(
@@ -175,7 +186,7 @@ export class Engine {
    * @param {Float32Array} mask S x (past + S)
    * @param {readonly number[]} rows
    * @param {readonly number[]} labels
-   * @param {boolean} keep whether the new tokens stay in the cache
+   * @param {number} keep how many of the new tokens stay in the cache, from the first
    * @returns {Promise<Float32Array>} label logits, rows x labels
    */
   async #run(cache, ids, positions, mask, rows, labels, keep) {
@@ -195,9 +206,12 @@ export class Engine {
       feeds.total_sequence_length = this.#integers("int32", [total], [1]);
     }
     try {
-      const results = await this.session.run(feeds, { label_logits: null, ...cache.fetches(total, keep) });
+      const results = await this.session.run(feeds, {
+        label_logits: null,
+        ...cache.fetches(total, keep > 0),
+      });
       const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
-      if (keep) cache.commit(total, results);
+      if (keep) cache.commit(total - ids.length + keep, results);
       return logits;
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
@@ -270,7 +284,7 @@ function heapCache(ort, shape, names) {
     feeds: () => past,
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
     commit: (total, results) => {
-      past = Object.fromEntries(names.map((name) => [`past.${name}`, results[`present.${name}`]]));
+      past = named("past", names, (i) => firstSlots(ort, results[`present.${names[i]}`], total));
       cache.length = total;
     },
     reserve: () => {},
@@ -279,6 +293,24 @@ function heapCache(ort, shape, names) {
     },
   };
   return cache;
+}
+
+/**
+ * The first `slots` positions of a cache tensor [1, heads, positions, size].
+ * @param {Ort} ort
+ * @param {Tensor} tensor
+ * @param {number} slots
+ */
+function firstSlots(ort, tensor, slots) {
+  const [, heads, positions, size] = tensor.dims;
+  if (positions === slots) return tensor;
+  const data = /** @type {Float32Array} */ (tensor.data);
+  const kept = new Float32Array(heads * slots * size);
+  for (let head = 0; head < heads; head++) {
+    const start = head * positions * size;
+    kept.set(data.subarray(start, start + slots * size), head * slots * size);
+  }
+  return new ort.Tensor("float32", kept, [1, heads, slots, size]);
 }
 
 /**
