@@ -54,8 +54,8 @@ _CODE = (
         "labels.py",
     ),
     *("layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
-    *("../typedecide/model.py", "../typedecide/prompt.py", "../typedecide/questions.py"),
-    "../typedecide/readout.py",
+    *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
+    *("../typedecide/questions.py", "../typedecide/readout.py"),
 )
 """Files that decide what a built model is."""
 

@@ -29,9 +29,13 @@ from pybuild.sources import DEFAULT_MODEL, cut, load_source
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
 from typedecide.errors import UnsupportedError
+from typedecide.orderings import DEFAULT_BUDGET
 from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
 
 WEB = ROOT / "web"
+
+RUN_TOKENS = 512
+"""Tokens of one packed run: large enough for fast matrix products, small enough to stream answers and to be aborted."""
 
 ORT_BUILDS = {
     "jspi": ("ort.jspi.min.mjs", "ort-wasm-simd-threaded.jspi"),
@@ -157,6 +161,8 @@ def _manifest(
             "context": shape.context,
             "max_options": min(MAX_OPTIONS, len(model.labels)),
             "max_levels": min(MAX_LEVELS, len(model.labels)),
+            "rotation_budget": DEFAULT_BUDGET,
+            "run_tokens": RUN_TOKENS,
         },
         "prompt": model.prompt_spec,
         "labels": model.labels,

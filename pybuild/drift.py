@@ -40,7 +40,7 @@ def probabilities(
             Suffix(suffix_after(prefix, prompt.full_ids(tokenizer, state, c)), prompt.label_ids(c))
             for c in criteria
         ]
-        result += [softmax(logits.tolist()) for logits in model.score(suffixes)]
+        result += [softmax(logits.tolist()) for logits in model.score(suffixes)[0]]
         advance()
     return result
 

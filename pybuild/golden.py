@@ -45,7 +45,7 @@ def _case(
     model: NativeModel, name: str, prefix: list[int], suffixes: list[list[int]], labels: list[int]
 ) -> dict[str, Any]:
     model.prefill(prefix)
-    logits = model.score([Suffix(ids, labels) for ids in suffixes])
+    logits, _ = model.score([Suffix(ids, labels) for ids in suffixes])
     return {
         "name": name,
         "prefix": prefix,

@@ -13,7 +13,7 @@ from pybuild.graph import Decoder, UnsupportedModelError, Variant, build
 from pybuild.quantize import store
 from pybuild.sources import load_source
 from tests.conftest import FIXTURES
-from typedecide.model import HIDDEN, NativeModel, Shape, Suffix, causal_mask
+from typedecide.model import HIDDEN, NativeModel, Shape, Suffix, tree_mask
 
 FAMILIES = ("llama", "llama-untied", "llama.gguf", "qwen2", "qwen3")
 VARIANTS: tuple[Variant, ...] = ("gqa", "explicit")
@@ -61,8 +61,8 @@ def test_prefix_reuse_and_packing_are_exact(tmp_path: Path, variant: Variant, fo
     labels = [5, 9, 200, 3]
     with open_model(tmp_path, "qwen3", variant, format_name) as model:
         model.prefill(prefix)
-        packed = model.score([Suffix(t, labels) for t in tails])
-        again = model.score([Suffix(tails[1], labels)])[0]
+        packed, _ = model.score([Suffix(t, labels) for t in tails])
+        (again,), _ = model.score([Suffix(tails[1], labels)])
         full = [model.score_full(Suffix(prefix + t, labels)) for t in tails]
     worst = max(float(np.abs(a - b).max()) for a, b in zip(packed, full, strict=True))
     print(f"{format_name} {variant}: packed against full prompts {worst:.1e}")
@@ -75,13 +75,13 @@ def test_long_prefix_in_chunks_is_exact(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("typedecide.model.CHUNK", 16)
     with open_model(tmp_path, "llama", "explicit") as model:
         model.prefill(ids[:60])
-        (found,) = model.score([Suffix(ids[60:], [1, 2, 3])])
+        (found,), _ = model.score([Suffix(ids[60:], [1, 2, 3])])
         full = model.score_full(Suffix(ids, [1, 2, 3]))
     assert float(np.abs(found - full).max()) <= 1e-5
 
 
 def test_mask_of_packed_suffixes() -> None:
-    mask = causal_mask(2, [2, 1])[0, 0]
+    mask = tree_mask(2, [-1, 0, -1])[0, 0]
     h = HIDDEN
     assert mask.tolist() == [[0, 0, 0, h, h], [0, 0, 0, 0, h], [0, 0, h, h, 0]]
 

@@ -6,7 +6,7 @@ Knows tensors and token ids, not questions. The same arithmetic as `web/engine.j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from typedecide import packing
 from typedecide.errors import TooLongError
 
 HIDDEN = np.float32(-1e4)
@@ -41,11 +42,20 @@ class Shape:
     context: int
 
 
+@dataclass(frozen=True)
+class Totals:
+    """What packed scoring cost: tokens run, tokens that sharing saved, and session runs."""
+
+    tokens: int
+    saved: int
+    runs: int
+
+
 class NativeModel:
     """One session over one graph.
 
     >>> model.prefill(prefix_ids)                                        # doctest: +SKIP
-    >>> logits, = model.score([Suffix(suffix_ids, label_ids)])           # doctest: +SKIP
+    >>> (logits,), _ = model.score([Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
     """
 
     def __init__(
@@ -93,31 +103,52 @@ class NativeModel:
         cache = self._empty()
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
-            mask = causal_mask(start, [len(chunk)])
+            mask = tree_mask(start, range(-1, len(chunk) - 1))
             _, cache = self._run(cache, chunk, range(start, start + len(chunk)), mask, [0], [0], True)
         self._cache = cache
 
-    def score(self, suffixes: Sequence[Suffix]) -> list[NDArray[np.float32]]:
-        """Label logits of each suffix after the cached prefix, all in one packed run; the cache stays."""
-        return self._packed(self._cache, suffixes)
+    def score(
+        self,
+        suffixes: Sequence[Suffix],
+        budget: int | None = None,
+        on_logits: Callable[[int, NDArray[np.float32]], None] = lambda *_: None,
+    ) -> tuple[list[NDArray[np.float32]], Totals]:
+        """Label logits of each suffix after the cached prefix; the cache stays.
+
+        Suffixes are packed into runs of at most `budget` tokens (None: one run), in which what they share from
+        their start is computed once. `on_logits(suffix, logits)` is told each result as its run ends.
+        """
+        past = self.prefix_tokens
+        for suffix in suffixes:
+            self._fits(past + len(suffix.ids))
+        tokens = sum(len(s.ids) for s in suffixes)
+        plan = packing.plan_runs([packing.Suffix(s.ids) for s in suffixes], budget or max(tokens, 1))
+        found: dict[int, NDArray[np.float32]] = {}
+        for run in plan:
+            for index, logits in zip(run.suffixes, self._packed(self._cache, run, suffixes), strict=True):
+                found[index] = logits
+                on_logits(index, logits)
+        totals = Totals(sum(len(r.ids) for r in plan), sum(r.saved for r in plan), len(plan))
+        return [found[i] for i in range(len(suffixes))], totals
 
     def score_full(self, suffix: Suffix) -> NDArray[np.float32]:
         """Label logits of a whole prompt, without the cache: the plain path that others are compared with."""
-        return self._packed(self._empty(), [suffix])[0]
+        self._fits(len(suffix.ids))
+        (run,) = packing.plan_runs([packing.Suffix(suffix.ids)], len(suffix.ids))
+        return self._packed(self._empty(), run, [suffix])[0]
 
     def _packed(
-        self, cache: dict[str, NDArray[np.float32]], suffixes: Sequence[Suffix]
+        self, cache: dict[str, NDArray[np.float32]], run: packing.Run, suffixes: Sequence[Suffix]
     ) -> list[NDArray[np.float32]]:
+        """One packed run: the label logits of its suffixes."""
         past = next(iter(cache.values())).shape[2]
-        lengths = [len(s.ids) for s in suffixes]
-        self._fits(past + max(lengths))
-        ids = [i for s in suffixes for i in s.ids]
-        positions = [past + i for n in lengths for i in range(n)]
-        rows = np.cumsum(lengths) - 1
-        labels = list(dict.fromkeys(i for s in suffixes for i in s.label_ids))
-        logits, _ = self._run(cache, ids, positions, causal_mask(past, lengths), rows, labels, False)
+        wanted = [suffixes[i].label_ids for i in run.suffixes]
+        labels = list(dict.fromkeys(i for ids in wanted for i in ids))
         column = {label: c for c, label in enumerate(labels)}
-        return [logits[row, [column[i] for i in suffix.label_ids]] for row, suffix in enumerate(suffixes)]
+        positions = [past + depth for depth in run.depths]
+        rows = [row for reads in run.rows for row in reads]
+        logits, _ = self._run(cache, run.ids, positions, tree_mask(past, run.parents), rows, labels, False)
+        return [logits[row, [column[i] for i in ids]] for row, ids in enumerate(wanted)]
 
     def _run(
         self,
@@ -165,18 +196,12 @@ class NativeModel:
             )
 
 
-def causal_mask(past: int, lengths: Sequence[int]) -> NDArray[np.float32]:
-    """Additive mask [1, 1, S, past + S] of suffixes packed side by side.
-
-    Each token sees the whole prefix and the earlier tokens of its own suffix (and itself).
-    """
-    total = sum(lengths)
-    mask = np.full((1, 1, total, past + total), HIDDEN, np.float32)
+def tree_mask(past: int, parents: Sequence[int]) -> NDArray[np.float32]:
+    """Additive mask [1, 1, S, past + S]: each token sees the whole prefix, its ancestors and itself."""
+    mask = np.full((1, 1, len(parents), past + len(parents)), HIDDEN, np.float32)
     mask[..., :past] = 0
-    start = 0
-    for length in lengths:
-        end = start + length
-        triangle = np.where(np.tri(length, dtype=bool), np.float32(0), HIDDEN)
-        mask[0, 0, start:end, past + start : past + end] = triangle
-        start = end
+    for row, parent in enumerate(parents):
+        if parent >= 0:
+            mask[0, 0, row] = mask[0, 0, parent]
+        mask[0, 0, row, past + row] = 0
     return mask

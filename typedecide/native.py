@@ -6,19 +6,23 @@ Needs the `native` extra (numpy, onnxruntime, tokenizers).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import onnxruntime as ort
+from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
 from typedecide.errors import InvalidStateError, UnsupportedError
 from typedecide.model import NativeModel, Shape, Suffix
+from typedecide.orderings import Level, combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.prompt import Prompt, PromptSpec, suffix_after
-from typedecide.questions import Question
+from typedecide.questions import Criterion, Question
 from typedecide.readout import read
-from typedecide.results import Prefill, Scored
+from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
 
 VARIANTS = ("gqa", "explicit")
 
@@ -105,13 +109,69 @@ class NativeEngine:
     def score(self, question: Question) -> Scored:
         """Answer one question about the prefilled text."""
         began = time.perf_counter()
+        suffix = self._suffix(question, 0)
+        (logits,), _ = self.model.score([suffix])
+        answer = read(question, logits.tolist())
+        return Scored(answer, len(suffix.ids), (time.perf_counter() - began) * 1e3)
+
+    def score_all(
+        self,
+        questions: Sequence[Question],
+        orderings: Level = "auto",
+        budget: int | None = None,
+        run_tokens: int | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> ScoredAll:
+        """Answer many questions about the prefilled text, each in several orders of its options, in packed runs.
+
+        Args:
+            questions: what to ask.
+            orderings: orders read of each question: 1, a number, "all" cyclic ones, or "auto": both of two
+                options, and up to `budget` of more.
+            budget: the rotation budget of "auto"; None takes the bundle's.
+            run_tokens: tokens of one packed run; None takes the bundle's.
+            on_answer: told each answer as soon as its last order is read.
+        """
+        began = time.perf_counter()
+        limits = self.bundle.limits
+        orders: list[tuple[int, int]] = []
+        counts = []
+        for index, question in enumerate(questions):
+            n = len(question.names)
+            counts.append(how_many(n, orderings, budget or limits["rotation_budget"]))
+            orders += [(index, shift) for shift in cyclic_shifts(n, counts[-1])]
+        found: list[list[list[float]]] = [[] for _ in questions]
+        answers: dict[int, Debiased] = {}
+
+        def take(suffix: int, logits: NDArray[np.float32]) -> None:
+            index, shift = orders[suffix]
+            found[index].append(unrotate(logits.tolist(), shift))
+            if len(found[index]) == counts[index]:
+                pooled = combine(found[index])
+                answer = read(questions[index], pooled.log_probabilities)
+                answers[index] = Debiased(answer, pooled.orderings_used, pooled.flip_rate)
+                if on_answer:
+                    on_answer(index, answers[index])
+
+        suffixes = [self._suffix(questions[index], shift) for index, shift in orders]
+        _, totals = self.model.score(suffixes, run_tokens or limits["run_tokens"], take)
+        return ScoredAll(
+            tuple(answers[i] for i in range(len(questions))),
+            totals.tokens,
+            totals.saved,
+            totals.runs,
+            (time.perf_counter() - began) * 1e3,
+        )
+
+    def _suffix(self, question: Question, shift: int) -> Suffix:
+        """The suffix that asks a question with its options rotated by `shift`."""
         if self._state is None:
             raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
         state, prefix = self._state
-        criterion = question.criterion()
+        plain = question.criterion()
+        criterion = Criterion(plain.text, tuple(rotate(plain.options, shift)))
         ids = suffix_after(prefix, self.prompt.full_ids(self.tokenizer, state, criterion))
-        (logits,) = self.model.score([Suffix(ids, self.prompt.label_ids(criterion))])
-        return Scored(read(question, logits.tolist()), len(ids), (time.perf_counter() - began) * 1e3)
+        return Suffix(ids, self.prompt.label_ids(criterion))
 
     def score_full(self, state: str, question: Question) -> Scored:
         """Answer one question from the whole prompt, without the cache: the plain path."""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from typedecide.bundle import MANIFEST, Bundle
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
+from typedecide.orderings import Level
 from typedecide.questions import Noul, Question
 from typedecide.readout import Answer
-from typedecide.results import Prefill, Scored
+from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
 from typedecide.static_server import StaticServer
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ _CREATE = """async (engine, { url, options, progress }) => {
   const onProgress = progress ? (event) => void globalThis.typedecideProgress(event) : undefined;
   globalThis.typedecide.engine = await createEngine({ ...options, onProgress });
   return globalThis.typedecide.engine.info;
+}"""
+
+_SCORE_ALL = """(engine, { questions, options, stream }) => {
+  const onAnswer = stream ? (index, answer) => void globalThis.typedecideAnswer(index, answer) : undefined;
+  return engine.scoreAll(questions, { ...options, onAnswer });
 }"""
 
 
@@ -106,6 +112,7 @@ class PageEngine:
             for name, value in options.items()
             if value is not None
         }
+        self._on_answer: OnAnswer | None = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
         try:
@@ -138,6 +145,7 @@ class PageEngine:
         if on_progress is not None:
             # Wrapped, because Playwright sets attributes on what it is given, and not every callable takes them.
             self._page.expose_function("typedecideProgress", lambda event: on_progress(event))
+        self._page.expose_function("typedecideAnswer", self._take_answer)
         # Any file of the origin will do as a page: this one starts nothing by itself.
         self._page.goto(f"{self._base}{MANIFEST}")
         self._page.evaluate(_SETUP)
@@ -155,6 +163,38 @@ class PageEngine:
     def score(self, question: Question) -> Scored:
         """Answer `question` about the prefilled state."""
         return _scored(self.evaluate("(engine, question) => engine.score(question)", to_wire(question)))
+
+    def score_all(
+        self,
+        questions: Sequence[Question],
+        orderings: Level = "auto",
+        budget: int | None = None,
+        run_tokens: int | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> ScoredAll:
+        """Answer many questions about the prefilled state, each in several orders of its options, in packed runs.
+
+        The arguments are those of `NativeEngine.score_all`.
+        """
+        options = {"orderings": orderings, "budget": budget, "runTokens": run_tokens}
+        argument = {
+            "questions": [to_wire(question) for question in questions],
+            "options": {name: value for name, value in options.items() if value is not None},
+            "stream": on_answer is not None,
+        }
+        self._on_answer = on_answer
+        done = self.evaluate(_SCORE_ALL, argument)
+        return ScoredAll(
+            tuple(_debiased(answer) for answer in done["answers"]),
+            done["tokens_run"],
+            done["tokens_saved"],
+            done["runs"],
+            float(done["ms"]),
+        )
+
+    def _take_answer(self, index: int, answer: Mapping[str, Any]) -> None:
+        if self._on_answer is not None:
+            self._on_answer(index, _debiased(answer))
 
     def score_full(self, state: str, question: Question) -> Scored:
         """Answer `question` from the whole prompt, without the kept prefix."""
@@ -238,8 +278,16 @@ def _has_gpu() -> bool:
 
 
 def _scored(done: Mapping[str, Any]) -> Scored:
+    return Scored(_answer(done), tokens=done["tokens"], ms=float(done["ms"]))
+
+
+def _debiased(done: Mapping[str, Any]) -> Debiased:
+    return Debiased(_answer(done), done["orderings_used"], float(done["flip_rate"]))
+
+
+def _answer(done: Mapping[str, Any]) -> Answer:
     value = done["value"]
-    answer = Answer(
+    return Answer(
         kind=done["kind"],
         names=tuple(done["names"]),
         # A whole number arrives from JavaScript as int.
@@ -249,7 +297,6 @@ def _scored(done: Mapping[str, Any]) -> Scored:
         choice=done["choice"],
         confidence=float(done["confidence"]),
     )
-    return Scored(answer, tokens=done["tokens"], ms=float(done["ms"]))
 
 
 def _revive(error: Mapping[str, Any]) -> TypedecideError:

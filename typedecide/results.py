@@ -5,11 +5,12 @@ Knows no tensors, no browser and no files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from typedecide.orderings import Level
 from typedecide.questions import Question
 from typedecide.readout import Answer
 
@@ -31,6 +32,33 @@ class Scored:
     ms: float
 
 
+@dataclass(frozen=True)
+class Debiased:
+    """An answer pooled over orders of the options.
+
+    `flip_rate` is the share of the orders whose own answer differs from the pooled one.
+    """
+
+    answer: Answer
+    orderings_used: int
+    flip_rate: float
+
+
+@dataclass(frozen=True)
+class ScoredAll:
+    """Answers in the order of the questions; tokens run, tokens that sharing saved, packed runs, milliseconds."""
+
+    answers: tuple[Debiased, ...]
+    tokens_run: int
+    tokens_saved: int
+    runs: int
+    ms: float
+
+
+OnAnswer = Callable[[int, Debiased], None]
+"""Receives the index of a question and its answer, as soon as it is there."""
+
+
 class DecisionEngine(Protocol):
     """Prefills a state once and scores questions against it."""
 
@@ -45,6 +73,17 @@ class DecisionEngine(Protocol):
 
     def score(self, question: Question) -> Scored:
         """Answer `question` about the prefilled state."""
+        ...
+
+    def score_all(
+        self,
+        questions: Sequence[Question],
+        orderings: Level = "auto",
+        budget: int | None = None,
+        run_tokens: int | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> ScoredAll:
+        """Answer `questions` about the prefilled state in packed runs, each in several orders of its options."""
         ...
 
     def score_full(self, state: str, question: Question) -> Scored:

@@ -4,7 +4,8 @@
  * Runs inside the worker. Knows no messages and no page.
  */
 
-import { InvalidStateError, UnsupportedError } from "./errors.js";
+import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import { combine, cyclicShifts, howMany, rotate, unrotate } from "./orderings.js";
 import { Prompt, promptSpec, suffixAfter } from "./prompt.js";
 import { parseQuestion } from "./questions.js";
 import { read } from "./readout.js";
@@ -47,17 +48,35 @@ import { Store } from "./store.js";
 
 /** @typedef {import("./readout.js").Answer & {tokens: number, ms: number}} Scored */
 
+/**
+ * An answer pooled over orders of the options: how many orders were read, and the share of them whose own answer
+ * differs from the pooled one. `logits` are the pooled log-probabilities.
+ * @typedef {import("./readout.js").Answer & {orderings_used: number, flip_rate: number}} Ordered
+ */
+
+/**
+ * @typedef {object} ScoreAllOptions
+ * @property {number | "auto" | "all"} [orderings] orders read of each question: 1, a number, all cyclic ones, or
+ *   (default) `auto`: both of two options, and up to `budget` of more
+ * @property {number} [budget] the rotation budget of `auto`; default: the bundle's
+ * @property {number} [runTokens] tokens of one packed run; default: the bundle's
+ */
+
+/** @typedef {{answers: Ordered[], tokens_run: number, tokens_saved: number, runs: number, ms: number}} ScoredAll */
+
 export class Decider {
   /**
    * @param {import("./engine.js").Engine} engine
    * @param {Prompt} prompt
    * @param {import("./prompt.js").Tokenizer} tokenizer
+   * @param {{rotation_budget: number, run_tokens: number}} limits
    * @param {Info} info
    */
-  constructor(engine, prompt, tokenizer, info) {
+  constructor(engine, prompt, tokenizer, limits, info) {
     this.engine = engine;
     this.prompt = prompt;
     this.tokenizer = tokenizer;
+    this.limits = limits;
     this.info = info;
     /** @type {{text: string, ids: number[]} | null} */
     this.state = null;
@@ -104,7 +123,7 @@ export class Decider {
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, prompt, tokenizer, info);
+    return new Decider(started.engine, prompt, tokenizer, manifest.limits, info);
   }
 
   /**
@@ -129,11 +148,55 @@ export class Decider {
   async score(question) {
     const began = performance.now();
     const parsed = parseQuestion(question);
+    const suffix = this.#suffix(parsed, 0);
+    const { logits } = await this.engine.score([suffix]);
+    return { ...read(parsed, logits[0]), tokens: suffix.ids.length, ms: performance.now() - began };
+  }
+
+  /**
+   * Answer many questions about the prefilled text, each in several orders of its options, in packed runs.
+   * @param {unknown[]} questions in the System One form
+   * @param {ScoreAllOptions} options
+   * @param {(index: number, answer: Ordered) => void} onAnswer told each answer as soon as its last order is read
+   * @param {() => boolean} aborted
+   * @returns {Promise<ScoredAll>}
+   */
+  async scoreAll(questions, { orderings, budget, runTokens }, onAnswer, aborted) {
+    const began = performance.now();
+    const { limits } = this;
+    const asked = questions.map((question, i) => {
+      const parsed = parseAt(question, i);
+      const n = parsed.names.length;
+      const shifts = cyclicShifts(n, howMany(n, orderings ?? "auto", budget ?? limits.rotation_budget));
+      return { index: i, parsed, shifts, found: /** @type {number[][]} */ ([]) };
+    });
+    const orders = asked.flatMap((question) => question.shifts.map((shift) => ({ question, shift })));
+    const suffixes = orders.map(({ question, shift }) => this.#suffix(question.parsed, shift));
+    const answers = /** @type {Ordered[]} */ (new Array(questions.length));
+    const { tokens, saved, runs } = await this.engine.score(suffixes, {
+      budget: runTokens ?? limits.run_tokens,
+      aborted,
+      onLogits: (i, logits) => {
+        const { question, shift } = orders[i];
+        question.found.push(unrotate(Array.from(logits), shift));
+        if (question.found.length < question.shifts.length) return;
+        answers[question.index] = pool(question.parsed, question.found);
+        onAnswer(question.index, answers[question.index]);
+      },
+    });
+    return { answers, tokens_run: tokens, tokens_saved: saved, runs, ms: performance.now() - began };
+  }
+
+  /**
+   * The suffix that asks a question with its options rotated by `shift`.
+   * @param {import("./questions.js").Question} question
+   * @param {number} shift
+   */
+  #suffix({ criterion }, shift) {
     if (!this.state) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
-    const full = this.prompt.fullIds(this.tokenizer, this.state.text, parsed.criterion);
-    const ids = suffixAfter(this.state.ids, full);
-    const [logits] = await this.engine.score([{ ids, labelIds: this.prompt.labelIds(parsed.criterion) }]);
-    return { ...read(parsed, logits), tokens: ids.length, ms: performance.now() - began };
+    const rotated = { text: criterion.text, options: rotate(criterion.options, shift) };
+    const full = this.prompt.fullIds(this.tokenizer, this.state.text, rotated);
+    return { ids: suffixAfter(this.state.ids, full), labelIds: this.prompt.labelIds(rotated) };
   }
 
   /**
@@ -149,6 +212,30 @@ export class Decider {
     const logits = await this.engine.scoreFull({ ids, labelIds: this.prompt.labelIds(parsed.criterion) });
     return { ...read(parsed, logits), tokens: ids.length, ms: performance.now() - began };
   }
+}
+
+/**
+ * @param {unknown} question
+ * @param {number} index
+ */
+function parseAt(question, index) {
+  try {
+    return parseQuestion(question);
+  } catch (error) {
+    if (!(error instanceof InvalidQuestionError)) throw error;
+    const loc = [index, .../** @type {(string | number)[]} */ (error.data.loc)];
+    throw new InvalidQuestionError(`Question ${index}: ${error.message}`, { ...error.data, loc });
+  }
+}
+
+/**
+ * @param {import("./questions.js").Question} question
+ * @param {number[][]} found label logits of each order, in the question's own option order
+ * @returns {Ordered}
+ */
+function pool(question, found) {
+  const { log_probabilities, flip_rate, orderings_used } = combine(found);
+  return { ...read(question, log_probabilities), orderings_used, flip_rate };
 }
 
 /**

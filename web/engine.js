@@ -6,6 +6,7 @@
  */
 
 import { AbortedError, DeviceLostError, InvalidStateError, TooLongError } from "./errors.js";
+import { planRuns, treeMask } from "./packing.js";
 
 /** Additive mask value of a position that must not be seen: exact in float32, and safe in float16. */
 const HIDDEN = -1e4;
@@ -111,7 +112,15 @@ export class Engine {
           chunk.push(0);
           positions.push(start + kept - 1);
         }
-        await this.#run(cache, chunk, positions, causalMask(start, [chunk.length]), [0], [0], kept);
+        await this.#run(
+          cache,
+          chunk,
+          positions,
+          treeMask(start, chain(chunk.length), HIDDEN),
+          [0],
+          [0],
+          kept,
+        );
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
         if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
       }
@@ -124,13 +133,35 @@ export class Engine {
   }
 
   /**
-   * Label logits of each suffix after the cached prefix, all in one packed run. The cache stays as it is.
+   * Label logits of each suffix after the cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
+   * which what they share from their start is computed once. The cache stays as it is.
    * @param {readonly Suffix[]} suffixes
-   * @returns {Promise<Float32Array[]>} one array for each suffix, in the order of its `labelIds`
+   * @param {object} [options]
+   * @param {number} [options.budget] tokens of one run; default: all suffixes in one run
+   * @param {() => boolean} [options.aborted] asked between runs
+   * @param {(suffix: number, logits: Float32Array) => void} [options.onLogits] told each result as its run ends
+   * @returns {Promise<{logits: Float32Array[], tokens: number, saved: number, runs: number}>} logits of each suffix in
+   *   the order of its `labelIds`; tokens run, tokens saved by sharing, and number of runs
    */
-  async score(suffixes) {
-    if (!this.cache) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
-    return this.#packed(this.cache, suffixes);
+  async score(suffixes, { budget = Number.MAX_SAFE_INTEGER, aborted, onLogits } = {}) {
+    const { cache } = this;
+    if (!cache) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
+    for (const { ids } of suffixes) this.#fits(cache.length + ids.length);
+    const plan = planRuns(suffixes, budget);
+    const logits = /** @type {Float32Array[]} */ (new Array(suffixes.length));
+    const sum = { tokens: 0, saved: 0, runs: plan.length };
+    for (const [i, run] of plan.entries()) {
+      if (i > 0 && aborted) await turn();
+      if (aborted?.()) throw new AbortedError("scoring was aborted");
+      const found = await this.#packed(cache, run, suffixes);
+      run.suffixes.forEach((suffix, j) => {
+        logits[suffix] = found[j];
+        onLogits?.(suffix, found[j]);
+      });
+      sum.tokens += run.ids.length;
+      sum.saved += run.saved;
+    }
+    return { logits, ...sum };
   }
 
   /**
@@ -141,7 +172,9 @@ export class Engine {
   async scoreFull(prompt) {
     const cache = this.#newCache();
     try {
-      return (await this.#packed(cache, [prompt]))[0];
+      this.#fits(prompt.ids.length);
+      const [run] = planRuns([prompt], prompt.ids.length);
+      return (await this.#packed(cache, run, [prompt]))[0];
     } finally {
       cache.release();
     }
@@ -155,26 +188,22 @@ export class Engine {
   }
 
   /**
+   * One packed run: the label logits of its suffixes.
    * @param {Cache} cache
-   * @param {readonly Suffix[]} suffixes
+   * @param {import("./packing.js").Run} run
+   * @param {readonly Suffix[]} suffixes all suffixes that were planned
    */
-  async #packed(cache, suffixes) {
+  async #packed(cache, run, suffixes) {
     const past = cache.length;
-    const lengths = suffixes.map((s) => s.ids.length);
-    this.#fits(past + Math.max(...lengths));
-    const ids = suffixes.flatMap((s) => s.ids);
-    const positions = lengths.flatMap((n) => Array.from({ length: n }, (_, i) => past + i));
-    let end = 0;
-    const rows = lengths.map((n) => (end += n) - 1);
-    const labels = [...new Set(suffixes.flatMap((s) => s.labelIds))];
-    cache.reserve(past + ids.length);
-    const logits = await this.#run(cache, ids, positions, causalMask(past, lengths), rows, labels, 0);
+    const wanted = run.suffixes.map((i) => suffixes[i].labelIds);
+    const labels = [...new Set(wanted.flat())];
     const column = new Map(labels.map((id, i) => [id, i]));
-    return suffixes.map((suffix, row) =>
-      Float32Array.from(
-        suffix.labelIds,
-        (id) => logits[row * labels.length + /** @type {number} */ (column.get(id))],
-      ),
+    const positions = run.depths.map((depth) => past + depth);
+    cache.reserve(past + run.ids.length);
+    const mask = treeMask(past, run.parents, HIDDEN);
+    const logits = await this.#run(cache, run.ids, positions, mask, run.rows.flat(), labels, 0);
+    return wanted.map((ids, row) =>
+      Float32Array.from(ids, (id) => logits[row * labels.length + /** @type {number} */ (column.get(id))]),
     );
   }
 
@@ -246,25 +275,11 @@ export class Engine {
 }
 
 /**
- * Additive mask, S x (past + S), of suffixes packed side by side: each token sees the whole prefix, and the earlier
- * tokens of its own suffix and itself.
- * @param {number} past
- * @param {readonly number[]} lengths
+ * Parents of a plain sequence: each token follows the one before.
+ * @param {number} length
  */
-export function causalMask(past, lengths) {
-  const count = lengths.reduce((a, b) => a + b, 0);
-  const width = past + count;
-  const mask = new Float32Array(count * width).fill(HIDDEN);
-  let start = 0;
-  for (const length of lengths) {
-    for (let i = 0; i < length; i++) {
-      const row = (start + i) * width;
-      mask.fill(0, row, row + past);
-      mask.fill(0, row + past + start, row + past + start + i + 1);
-    }
-    start += length;
-  }
-  return mask;
+function chain(length) {
+  return Array.from({ length }, (_, i) => i - 1);
 }
 
 /**

@@ -20,6 +20,9 @@ export * from "./errors.js";
 /** @typedef {import("./decider.js").Info} Info */
 /** @typedef {import("./decider.js").Progress} Progress */
 /** @typedef {import("./decider.js").Scored} Scored */
+/** @typedef {import("./decider.js").Ordered} Ordered */
+/** @typedef {import("./decider.js").ScoreAllOptions} ScoreAllOptions */
+/** @typedef {import("./decider.js").ScoredAll} ScoredAll */
 
 /**
  * @typedef {object} EngineOptions
@@ -98,6 +101,22 @@ export class Engine {
    */
   score(question, { signal } = {}) {
     return /** @type {Promise<Scored>} */ (this.#channel.call("score", [question], signal));
+  }
+
+  /**
+   * Answer many questions about the prefilled text at once, each read in several orders of its options, so that no
+   * option wins by its place. All suffixes are packed into few runs; what they share is computed once.
+   * @param {object[]} questions in the System One form
+   * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (index: number, answer: Ordered) => void}} [options]
+   *   `onAnswer` is told each answer as soon as it is there
+   * @returns {Promise<ScoredAll>}
+   * @throws {TypedecideError} as `score` does; an invalid question's `data.loc` starts with its index
+   */
+  scoreAll(questions, { signal, onAnswer, ...options } = {}) {
+    const onProgress = onAnswer && ((/** @type {any} */ p) => onAnswer(p.index, p.answer));
+    return /** @type {Promise<ScoredAll>} */ (
+      this.#channel.call("scoreAll", [questions, options], signal, onProgress)
+    );
   }
 
   /**

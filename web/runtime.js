@@ -172,7 +172,7 @@ async function selfTest(engine, format, tolerance, signal) {
     if (signal?.aborted) throw new AbortedError("the self-test was aborted");
     await engine.prefill(golden.prefix);
     const suffixes = golden.suffixes.map((ids) => ({ ids, labelIds: golden.label_ids }));
-    const logits = await engine.score(suffixes);
+    const { logits } = await engine.score(suffixes);
     logits.forEach((row, i) =>
       row.forEach((value, j) => {
         const error = Math.abs(value - golden.logits[i][j]);

@@ -21,12 +21,20 @@ const PARALLEL = 4;
  * @property {number} bytes
  * @property {Golden[]} golden
  */
+/**
+ * @typedef {object} Limits
+ * @property {number} context
+ * @property {number} max_options
+ * @property {number} max_levels
+ * @property {number} rotation_budget orders that are read of a question with many options
+ * @property {number} run_tokens tokens of one packed run
+ */
 /** @typedef {{module: string, loader: string, wasm: string}} Build */
 /**
  * @typedef {object} Manifest
  * @property {number} schema
  * @property {{name: string, licence: string, shape: import("./engine.js").Shape} & Record<string, unknown>} model
- * @property {{context: number, max_options: number, max_levels: number}} limits
+ * @property {Limits} limits
  * @property {import("./prompt.js").PromptSpec} prompt
  * @property {{text: string, id: number}[]} labels
  * @property {string} tokenizer

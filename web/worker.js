@@ -30,6 +30,11 @@ const OPERATIONS = {
   },
   prefill: ([state], _, signal) => loaded().prefill(state, () => signal.aborted),
   score: ([question]) => loaded().score(question),
+  scoreAll: ([questions, options], id, signal) => {
+    const onAnswer = (/** @type {number} */ index, /** @type {unknown} */ answer) =>
+      postMessage({ id, progress: { index, answer } });
+    return loaded().scoreAll(questions, options, onAnswer, () => signal.aborted);
+  },
   scoreFull: ([state, question]) => loaded().scoreFull(state, question),
 };
 
