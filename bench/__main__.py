@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import common, logit_cost, shared_check
+from bench import common, logit_cost, packing, shared_check
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost)
+BENCHES = (shared_check, logit_cost, packing)
 
 _EPILOG = """Each run prints its figures and writes bench/results/NAME-DEVICE-FORMAT.json, with processor, versions and
 date. The bundle is built when it is missing.
@@ -18,6 +18,7 @@ examples:
   python -m bench shared_check --device wasm --format fp32 --json -
   python -m bench shared_check --device webgpu --format fp32 --layers 4
   python -m bench logit_cost --device wasm --format int8
+  python -m bench packing --device wasm --format fp32 --json -
 """
 
 

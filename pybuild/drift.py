@@ -35,12 +35,12 @@ def probabilities(
     result: list[Sequence[float]] = []
     for state in fixed["states"]:
         prefix = prompt.state_prefix_ids(tokenizer, state)
-        model.prefill(prefix)
+        cache = model.prefill(prefix)
         suffixes = [
             Suffix(suffix_after(prefix, prompt.full_ids(tokenizer, state, c)), prompt.label_ids(c))
             for c in criteria
         ]
-        result += [softmax(logits.tolist()) for logits in model.score(suffixes)[0]]
+        result += [softmax(logits.tolist()) for logits in model.score(cache, suffixes)[0]]
         advance()
     return result
 

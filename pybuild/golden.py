@@ -44,8 +44,8 @@ def golden_cases(model: NativeModel, tokenizer: Tokenizer, label_ids: Sequence[i
 def _case(
     model: NativeModel, name: str, prefix: list[int], suffixes: list[list[int]], labels: list[int]
 ) -> dict[str, Any]:
-    model.prefill(prefix)
-    logits, _ = model.score([Suffix(ids, labels) for ids in suffixes])
+    cache = model.prefill(prefix)
+    logits, _ = model.score(cache, [Suffix(ids, labels) for ids in suffixes])
     return {
         "name": name,
         "prefix": prefix,

@@ -290,8 +290,8 @@ def _golden_gaps(bundle: Bundle, format: Format, variant: str) -> Iterator[tuple
 
 
 def _gap(engine: NativeEngine, case: Mapping[str, Any]) -> Gap:
-    engine.model.prefill(case["prefix"])
-    found, _ = engine.model.score([Suffix(ids, case["label_ids"]) for ids in case["suffixes"]])
+    cache = engine.model.prefill(case["prefix"])
+    found, _ = engine.model.score(cache, [Suffix(ids, case["label_ids"]) for ids in case["suffixes"]])
     gap = Gap(0.0, 0.0)
     for row, golden in zip(found, case["logits"], strict=True):
         computed = row.tolist()

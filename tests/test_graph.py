@@ -60,9 +60,9 @@ def test_prefix_reuse_and_packing_are_exact(tmp_path: Path, variant: Variant, fo
     prefix, tails = ids[:40], [ids[40:70], ids[10:21], ids[55:56]]
     labels = [5, 9, 200, 3]
     with open_model(tmp_path, "qwen3", variant, format_name) as model:
-        model.prefill(prefix)
-        packed, _ = model.score([Suffix(t, labels) for t in tails])
-        (again,), _ = model.score([Suffix(tails[1], labels)])
+        cache = model.prefill(prefix)
+        packed, _ = model.score(cache, [Suffix(t, labels) for t in tails])
+        (again,), _ = model.score(cache, [Suffix(tails[1], labels)])
         full = [model.score_full(Suffix(prefix + t, labels)) for t in tails]
     worst = max(float(np.abs(a - b).max()) for a, b in zip(packed, full, strict=True))
     print(f"{format_name} {variant}: packed against full prompts {worst:.1e}")
@@ -74,8 +74,8 @@ def test_long_prefix_in_chunks_is_exact(tmp_path: Path, monkeypatch: pytest.Monk
     ids = golden("llama")["ids_70"].tolist()
     monkeypatch.setattr("typedecide.model.CHUNK", 16)
     with open_model(tmp_path, "llama", "explicit") as model:
-        model.prefill(ids[:60])
-        (found,), _ = model.score([Suffix(ids[60:], [1, 2, 3])])
+        cache = model.prefill(ids[:60], base=model.prefill(ids[:7]))
+        (found,), _ = model.score(cache, [Suffix(ids[60:], [1, 2, 3])])
         full = model.score_full(Suffix(ids, [1, 2, 3]))
     assert float(np.abs(found - full).max()) <= 1e-5
 

@@ -1,4 +1,4 @@
-"""The decoder graph in Python's onnxruntime: token ids in, label logits out; owns the KV cache.
+"""The decoder graph in Python's onnxruntime: token ids in, label logits out; makes the KV caches.
 
 Knows tensors and token ids, not questions. The same arithmetic as `web/engine.js`. Needs the `native` extra
 (numpy, onnxruntime).
@@ -43,6 +43,24 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """Keys and values of a prefilled prefix, by graph input; never written to, so caches may share them."""
+
+    past: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def length(self) -> int:
+        """Tokens held."""
+        tokens: int = next(iter(self.past.values())).shape[2]
+        return tokens
+
+    @property
+    def bytes(self) -> int:
+        """Memory taken."""
+        return sum(array.nbytes for array in self.past.values())
+
+
+@dataclass(frozen=True)
 class Totals:
     """What packed scoring cost: tokens run, tokens that sharing saved, and session runs."""
 
@@ -54,8 +72,8 @@ class Totals:
 class NativeModel:
     """One session over one graph.
 
-    >>> model.prefill(prefix_ids)                                        # doctest: +SKIP
-    >>> (logits,), _ = model.score([Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
+    >>> cache = model.prefill(prefix_ids)                                       # doctest: +SKIP
+    >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
     """
 
     def __init__(
@@ -79,7 +97,6 @@ class NativeModel:
         self._session: Any = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {i.name for i in self._session.get_inputs()}
         self.shape = shape
-        self._cache = self._empty()
 
     def __enter__(self) -> Self:
         return self
@@ -88,44 +105,38 @@ class NativeModel:
         self.close()
 
     def close(self) -> None:
-        """Free the session and the cache."""
-        self._session, self._cache = None, {}
+        """Free the session."""
+        self._session = None
 
-    @property
-    def prefix_tokens(self) -> int:
-        """Tokens in the KV cache."""
-        length: int = next(iter(self._cache.values())).shape[2]
-        return length
-
-    def prefill(self, ids: Sequence[int]) -> None:
-        """Replace the KV cache by that of `ids`."""
+    def prefill(self, ids: Sequence[int], base: Cache | None = None) -> Cache:
+        """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again."""
         self._fits(len(ids))
-        cache = self._empty()
-        for start in range(0, len(ids), CHUNK):
+        cache = base or self._empty()
+        for start in range(cache.length, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
             mask = tree_mask(start, range(-1, len(chunk) - 1))
             _, cache = self._run(cache, chunk, range(start, start + len(chunk)), mask, [0], [0], True)
-        self._cache = cache
+        return cache
 
     def score(
         self,
+        cache: Cache,
         suffixes: Sequence[Suffix],
         budget: int | None = None,
         on_logits: Callable[[int, NDArray[np.float32]], None] = lambda *_: None,
     ) -> tuple[list[NDArray[np.float32]], Totals]:
-        """Label logits of each suffix after the cached prefix; the cache stays.
+        """Label logits of each suffix after a cached prefix.
 
         Suffixes are packed into runs of at most `budget` tokens (None: one run), in which what they share from
         their start is computed once. `on_logits(suffix, logits)` is told each result as its run ends.
         """
-        past = self.prefix_tokens
         for suffix in suffixes:
-            self._fits(past + len(suffix.ids))
+            self._fits(cache.length + len(suffix.ids))
         tokens = sum(len(s.ids) for s in suffixes)
         plan = packing.plan_runs([packing.Suffix(s.ids) for s in suffixes], budget or max(tokens, 1))
         found: dict[int, NDArray[np.float32]] = {}
         for run in plan:
-            for index, logits in zip(run.suffixes, self._packed(self._cache, run, suffixes), strict=True):
+            for index, logits in zip(run.suffixes, self._packed(cache, run, suffixes), strict=True):
                 found[index] = logits
                 on_logits(index, logits)
         totals = Totals(sum(len(r.ids) for r in plan), sum(r.saved for r in plan), len(plan))
@@ -138,10 +149,10 @@ class NativeModel:
         return self._packed(self._empty(), run, [suffix])[0]
 
     def _packed(
-        self, cache: dict[str, NDArray[np.float32]], run: packing.Run, suffixes: Sequence[Suffix]
+        self, cache: Cache, run: packing.Run, suffixes: Sequence[Suffix]
     ) -> list[NDArray[np.float32]]:
         """One packed run: the label logits of its suffixes."""
-        past = next(iter(cache.values())).shape[2]
+        past = cache.length
         wanted = [suffixes[i].label_ids for i in run.suffixes]
         labels = list(dict.fromkeys(i for ids in wanted for i in ids))
         column = {label: c for c, label in enumerate(labels)}
@@ -152,15 +163,15 @@ class NativeModel:
 
     def _run(
         self,
-        cache: dict[str, NDArray[np.float32]],
+        cache: Cache,
         ids: Sequence[int],
         positions: Sequence[int],
         mask: NDArray[np.float32],
         rows: Sequence[int] | NDArray[np.int64],
         labels: Sequence[int],
         keep: bool,
-    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-        """One session run: (label logits [rows, labels], present KV when `keep`)."""
+    ) -> tuple[NDArray[np.float32], Cache]:
+        """One session run: (label logits [rows, labels], the cache with the new tokens when `keep`)."""
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),
@@ -168,24 +179,21 @@ class NativeModel:
             "mask": mask,
             "rows": np.asarray(rows, np.int64),
             "label_ids": np.asarray(labels, np.int64),
-            **cache,
+            **cache.past,
         }
         if "seqlens_k" in self._inputs:
             feeds["seqlens_k"] = np.asarray([total - 1], np.int32)
             feeds["total_sequence_length"] = np.asarray([total], np.int32)
         wanted = ["label_logits"]
         if keep:
-            wanted += [name.replace("past.", "present.", 1) for name in cache]
+            wanted += [name.replace("past.", "present.", 1) for name in cache.past]
         logits, *present = self._session.run(wanted, feeds)
-        return logits, dict(zip(cache, present, strict=False))
+        return logits, Cache(dict(zip(cache.past, present, strict=True))) if keep else cache
 
-    def _empty(self) -> dict[str, NDArray[np.float32]]:
+    def _empty(self) -> Cache:
         shape = (1, self.shape.kv_heads, 0, self.shape.head_dim)
-        return {
-            f"past.{i}.{part}": np.zeros(shape, np.float32)
-            for i in range(self.shape.layers)
-            for part in ("key", "value")
-        }
+        names = [f"past.{i}.{part}" for i in range(self.shape.layers) for part in ("key", "value")]
+        return Cache({name: np.zeros(shape, np.float32) for name in names})
 
     def _fits(self, tokens: int) -> None:
         if tokens > self.shape.context:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +18,13 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
 from typedecide.errors import InvalidStateError, UnsupportedError
-from typedecide.model import NativeModel, Shape, Suffix
+from typedecide.model import Cache, NativeModel, Shape, Suffix
 from typedecide.orderings import Level, combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.prompt import Prompt, PromptSpec, suffix_after
 from typedecide.questions import Criterion, Question
 from typedecide.readout import read
 from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
+from typedecide.states import DEFAULT_BYTES, States
 
 VARIANTS = ("gqa", "explicit")
 
@@ -39,6 +41,19 @@ class TextTokenizer:
         return ids
 
 
+@dataclass(frozen=True)
+class _State:
+    """A prefilled text."""
+
+    text: str
+    ids: list[int]
+    cache: Cache
+
+    @property
+    def bytes(self) -> int:
+        return self.cache.bytes
+
+
 class NativeEngine:
     """`prefill()` and `score()` on this machine's processor.
 
@@ -53,8 +68,17 @@ class NativeEngine:
         format: str | None = None,
         variant: str = "explicit",
         threads: int | None = None,
+        state_bytes: int = DEFAULT_BYTES,
     ) -> None:
-        """Args: bundle folder, weight format (None: the bundle's default), graph variant, threads (None: all)."""
+        """Load a bundle.
+
+        Args:
+            bundle: the folder.
+            format: weight format; None takes the bundle's default.
+            variant: graph variant, `gqa` or `explicit`.
+            threads: None takes all cores.
+            state_bytes: memory for the caches of prefilled texts.
+        """
         began = time.perf_counter()
         if variant not in VARIANTS:
             raise UnsupportedError(
@@ -73,7 +97,10 @@ class NativeEngine:
             Shape(**opened.model["shape"]),
             threads,
         )
-        self._state: tuple[str, list[int]] | None = None
+        self.states: States[_State] = States(state_bytes)
+        self._state: _State | None = None
+        head = self.prompt.head_ids(self.tokenizer)
+        self._head = (head, self.model.prefill(head))
         self.info: dict[str, Any] = {
             "model": dict(opened.model),
             "format": chosen.name,
@@ -99,18 +126,30 @@ class NativeEngine:
         self.model.close()
 
     def prefill(self, state: str) -> Prefill:
-        """Compute the KV cache of a text; it replaces the one before."""
+        """Compute the KV cache of a text, unless it is kept from before; `score` is about it from now on."""
         began = time.perf_counter()
-        ids = self.prompt.state_prefix_ids(self.tokenizer, state)
-        self.model.prefill(ids)
-        self._state = (state, ids)
-        return Prefill(tokens=len(ids), ms=(time.perf_counter() - began) * 1e3)
+        kept = self.states.get(state)
+        if kept is None:
+            ids = self.prompt.state_prefix_ids(self.tokenizer, state)
+            head, base = self._head
+            shared = base if head and ids[: len(head)] == head else None
+            self._state = _State(state, ids, self.model.prefill(ids, shared))
+            self.states.add(self._state)
+        else:
+            self._state = kept
+        ms = (time.perf_counter() - began) * 1e3
+        return Prefill(tokens=self._state.cache.length, ms=ms, kept=kept is not None)
+
+    def release(self) -> None:
+        """Free all kept texts; the engine stays usable."""
+        self.states.clear()
+        self._state = None
 
     def score(self, question: Question) -> Scored:
         """Answer one question about the prefilled text."""
         began = time.perf_counter()
         suffix = self._suffix(question, 0)
-        (logits,), _ = self.model.score([suffix])
+        (logits,), _ = self.model.score(self._current().cache, [suffix])
         answer = read(question, logits.tolist())
         return Scored(answer, len(suffix.ids), (time.perf_counter() - began) * 1e3)
 
@@ -154,7 +193,9 @@ class NativeEngine:
                     on_answer(index, answers[index])
 
         suffixes = [self._suffix(questions[index], shift) for index, shift in orders]
-        _, totals = self.model.score(suffixes, run_tokens or limits["run_tokens"], take)
+        _, totals = self.model.score(
+            self._current().cache, suffixes, run_tokens or limits["run_tokens"], take
+        )
         return ScoredAll(
             tuple(answers[i] for i in range(len(questions))),
             totals.tokens,
@@ -165,13 +206,16 @@ class NativeEngine:
 
     def _suffix(self, question: Question, shift: int) -> Suffix:
         """The suffix that asks a question with its options rotated by `shift`."""
-        if self._state is None:
-            raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
-        state, prefix = self._state
+        state = self._current()
         plain = question.criterion()
         criterion = Criterion(plain.text, tuple(rotate(plain.options, shift)))
-        ids = suffix_after(prefix, self.prompt.full_ids(self.tokenizer, state, criterion))
+        ids = suffix_after(state.ids, self.prompt.full_ids(self.tokenizer, state.text, criterion))
         return Suffix(ids, self.prompt.label_ids(criterion))
+
+    def _current(self) -> _State:
+        if self._state is None:
+            raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
+        return self._state
 
     def score_full(self, state: str, question: Question) -> Scored:
         """Answer one question from the whole prompt, without the cache: the plain path."""

@@ -158,7 +158,7 @@ class PageEngine:
     def prefill(self, state: str) -> Prefill:
         """Compute and keep the prefix of `state`; it replaces the one before."""
         done = self.evaluate("(engine, state) => engine.prefill(state)", state)
-        return Prefill(tokens=done["tokens"], ms=float(done["ms"]))
+        return Prefill(tokens=done["tokens"], ms=float(done["ms"]), kept=done["kept"])
 
     def score(self, question: Question) -> Scored:
         """Answer `question` about the prefilled state."""

@@ -87,6 +87,14 @@ class Prompt:
         """The ids to compute once for `state`: the head's minus the last, which the tail may merge with."""
         return [*self.spec.bos_ids, *tokenizer.encode(self.head_text(state))[:-1]]
 
+    def head_ids(self, tokenizer: Tokenizer) -> list[int]:
+        """The ids before every state: those of the head's text up to the state, minus the last.
+
+        The last one is left out because a state may merge with it.
+        """
+        before = self.spec.head[: self.spec.head.index("{state}")]
+        return [*self.spec.bos_ids, *tokenizer.encode(before)[:-1]]
+
     def suffix_ids(self, tokenizer: Tokenizer, state: str, criterion: Criterion) -> list[int]:
         """The full prompt's ids after the state's prefix; PrefixMismatchError where that is no prefix."""
         prefix = self.state_prefix_ids(tokenizer, state)

@@ -17,10 +17,11 @@ from typedecide.readout import Answer
 
 @dataclass(frozen=True)
 class Prefill:
-    """A prefilled state: how many tokens its cached prefix has, and the milliseconds it took."""
+    """A prefilled state: tokens of its cached prefix, milliseconds taken, whether it was kept from before."""
 
     tokens: int
     ms: float
+    kept: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import { Prompt, promptSpec, suffixAfter } from "./prompt.js";
 import { parseQuestion } from "./questions.js";
 import { read } from "./readout.js";
 import { start } from "./runtime.js";
+import { States } from "./states.js";
 import { Store } from "./store.js";
 
 /**
@@ -20,6 +21,7 @@ import { Store } from "./store.js";
  * @property {string} [format]
  * @property {number} [threads]
  * @property {string[]} [candidates]
+ * @property {number} stateBytes
  */
 
 /**
@@ -62,6 +64,8 @@ import { Store } from "./store.js";
  * @property {number} [runTokens] tokens of one packed run; default: the bundle's
  */
 
+/** @typedef {{tokens: number, kept: boolean, ms: number}} Prefilled */
+
 /** @typedef {{answers: Ordered[], tokens_run: number, tokens_saved: number, runs: number, ms: number}} ScoredAll */
 
 export class Decider {
@@ -70,16 +74,20 @@ export class Decider {
    * @param {Prompt} prompt
    * @param {import("./prompt.js").Tokenizer} tokenizer
    * @param {{rotation_budget: number, run_tokens: number}} limits
+   * @param {number} stateBytes memory for kept states
    * @param {Info} info
    */
-  constructor(engine, prompt, tokenizer, limits, info) {
+  constructor(engine, prompt, tokenizer, limits, stateBytes, info) {
     this.engine = engine;
     this.prompt = prompt;
     this.tokenizer = tokenizer;
     this.limits = limits;
     this.info = info;
-    /** @type {{text: string, ids: number[]} | null} */
+    /** @type {import("./states.js").State | null} the text that `score` is about */
     this.state = null;
+    this.states = new States(stateBytes);
+    /** @type {{ids: number[], cache: import("./engine.js").Cache} | null} the prompt before every state */
+    this.head = null;
   }
 
   /**
@@ -123,21 +131,58 @@ export class Decider {
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, prompt, tokenizer, manifest.limits, info);
+    return new Decider(started.engine, prompt, tokenizer, manifest.limits, settings.stateBytes, info);
   }
 
   /**
-   * Compute the KV cache of a text; every question after that costs its own suffix only.
-   * @param {string} state
-   * @param {() => boolean} aborted
-   * @returns {Promise<{tokens: number, ms: number}>}
+   * Compute the KV cache of a text, unless it is kept; every question after that costs its own suffix only.
+   * @param {string} text
+   * @param {() => boolean} [aborted]
+   * @returns {Promise<Prefilled>}
    */
-  async prefill(state, aborted) {
+  async prefill(text, aborted) {
     const began = performance.now();
-    const ids = this.prompt.statePrefixIds(this.tokenizer, state);
-    await this.engine.prefill(ids, { aborted });
-    this.state = { text: state, ids };
-    return { tokens: ids.length, ms: performance.now() - began };
+    const kept = this.states.get(text);
+    if (kept) this.state = kept;
+    else {
+      const ids = this.prompt.statePrefixIds(this.tokenizer, text);
+      const cache = await this.engine.prefill(ids, { base: await this.#base(ids), aborted });
+      this.state = { text, ids, cache };
+      this.states.add(this.state);
+    }
+    return { tokens: this.state.cache.length, kept: kept !== undefined, ms: performance.now() - began };
+  }
+
+  /**
+   * The cache of the tokens that stand before every state, computed once; undefined where `ids` start otherwise.
+   * @param {number[]} ids
+   */
+  async #base(ids) {
+    if (!this.head) {
+      const constant = this.prompt.headIds(this.tokenizer);
+      this.head = { ids: constant, cache: await this.engine.prefill(constant) };
+    }
+    const { ids: constant, cache } = this.head;
+    return constant.length > 0 && constant.every((id, i) => id === ids[i]) ? cache : undefined;
+  }
+
+  /** Release all kept states; the next prefill starts anew. */
+  release() {
+    this.states.clear();
+    this.state = null;
+  }
+
+  /**
+   * Prefill and answer in one go: no other caller's text can come in between.
+   * @param {string} state
+   * @param {unknown[]} questions
+   * @param {ScoreAllOptions} options
+   * @param {(index: number, answer: Ordered) => void} onAnswer
+   * @param {() => boolean} aborted
+   */
+  async decide(state, questions, options, onAnswer, aborted) {
+    const prefill = await this.prefill(state, aborted);
+    return { ...(await this.scoreAll(questions, options, onAnswer, aborted)), prefill };
   }
 
   /**
@@ -148,8 +193,9 @@ export class Decider {
   async score(question) {
     const began = performance.now();
     const parsed = parseQuestion(question);
+    const { cache } = this.#current();
     const suffix = this.#suffix(parsed, 0);
-    const { logits } = await this.engine.score([suffix]);
+    const { logits } = await this.engine.score(cache, [suffix]);
     return { ...read(parsed, logits[0]), tokens: suffix.ids.length, ms: performance.now() - began };
   }
 
@@ -173,7 +219,7 @@ export class Decider {
     const orders = asked.flatMap((question) => question.shifts.map((shift) => ({ question, shift })));
     const suffixes = orders.map(({ question, shift }) => this.#suffix(question.parsed, shift));
     const answers = /** @type {Ordered[]} */ (new Array(questions.length));
-    const { tokens, saved, runs } = await this.engine.score(suffixes, {
+    const { tokens, saved, runs } = await this.engine.score(this.#current().cache, suffixes, {
       budget: runTokens ?? limits.run_tokens,
       aborted,
       onLogits: (i, logits) => {
@@ -193,10 +239,15 @@ export class Decider {
    * @param {number} shift
    */
   #suffix({ criterion }, shift) {
-    if (!this.state) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
+    const state = this.#current();
     const rotated = { text: criterion.text, options: rotate(criterion.options, shift) };
-    const full = this.prompt.fullIds(this.tokenizer, this.state.text, rotated);
-    return { ids: suffixAfter(this.state.ids, full), labelIds: this.prompt.labelIds(rotated) };
+    const full = this.prompt.fullIds(this.tokenizer, state.text, rotated);
+    return { ids: suffixAfter(state.ids, full), labelIds: this.prompt.labelIds(rotated) };
+  }
+
+  #current() {
+    if (!this.state) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
+    return this.state;
   }
 
   /**

@@ -1,11 +1,11 @@
 /**
- * The engine: token ids in, label logits out; owns the session and the KV cache.
+ * The engine: token ids in, label logits out; owns the session, and makes the KV caches.
  *
  * Knows tensors and token ids, not questions or text. `ort` is injected, so that any build of ONNX Runtime Web
  * runs it. The Python twin is `typedecide/model.py`.
  */
 
-import { AbortedError, DeviceLostError, InvalidStateError, TooLongError } from "./errors.js";
+import { AbortedError, DeviceLostError, TooLongError } from "./errors.js";
 import { planRuns, treeMask } from "./packing.js";
 
 /** Additive mask value of a position that must not be seen: exact in float32, and safe in float16. */
@@ -43,14 +43,17 @@ const LOSS_MS = 500;
 /** @typedef {import("onnxruntime-common").InferenceSession} Session */
 
 /**
- * A prefilled prefix. `feeds(total)` are the past tensors of a run that ends at `total` tokens; `fetches(total)` the
- * present tensors to write to, or null where the run need not keep them.
+ * The KV cache of a prefilled prefix. Who asked for it keeps it, and releases it.
  * @typedef {object} Cache
  * @property {number} length tokens held
- * @property {(total: number) => Record<string, Tensor>} feeds
- * @property {(total: number, keep: boolean) => Record<string, Tensor | null>} fetches
+ * @property {number} bytes memory taken
+ * @property {() => Record<string, Tensor>} feeds past tensors of a run
+ * @property {(total: number, keep: boolean) => Record<string, Tensor | null>} fetches present tensors of a run that
+ *   ends at `total` tokens; null where the runtime makes them
  * @property {(total: number, results: Record<string, Tensor>) => void} commit take over what a kept run wrote
  * @property {(total: number) => void} reserve make room for `total` tokens
+ * @property {() => void} finish no more tokens will be kept
+ * @property {(other: Cache) => void} extend start as a copy of another cache of the same engine
  * @property {() => void} release
  */
 
@@ -69,8 +72,6 @@ export class Engine {
     this.device = device;
     this.names = Array.from({ length: shape.layers }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
     this.grouped = session.inputNames.includes("seqlens_k");
-    /** @type {Cache | null} */
-    this.cache = null;
     /** @type {string | null} */
     this.lost = null;
     device?.lost.then((info) => {
@@ -78,31 +79,25 @@ export class Engine {
     });
   }
 
-  /** Tokens in the KV cache; 0 before the first prefill. */
-  get prefixLength() {
-    return this.cache?.length ?? 0;
-  }
-
-  /** Bytes that the KV cache holds. */
-  get cacheBytes() {
-    const perToken = 2 * this.shape.layers * this.shape.kv_heads * this.shape.head_dim * FLOAT_BYTES;
-    return perToken * this.prefixLength;
-  }
-
   /**
-   * Replace the KV cache by that of `ids`. A failed or aborted call leaves the earlier cache as it was.
+   * Compute the KV cache of `ids`.
    * @param {readonly number[]} ids
-   * @param {{aborted?: () => boolean}} [options] `aborted` is asked between chunks
+   * @param {object} [options]
+   * @param {Cache} [options.base] the cache of the first `base.length` of the ids: they are not computed again
+   * @param {() => boolean} [options.aborted] asked between chunks
+   * @returns {Promise<Cache>}
    * @throws {TooLongError} the text does not fit the context
    * @throws {AbortedError}
    */
-  async prefill(ids, { aborted } = {}) {
+  async prefill(ids, { base, aborted } = {}) {
     this.#fits(ids.length);
     const cache = this.#newCache();
     try {
       cache.reserve(ids.length);
-      for (let start = 0; start < ids.length; start += CHUNK) {
-        if (start > 0) await turn();
+      if (base) cache.extend(base);
+      while (cache.length < ids.length) {
+        const start = cache.length;
+        if (aborted) await turn();
         if (aborted?.()) throw new AbortedError("the prefill was aborted");
         const chunk = ids.slice(start, start + CHUNK);
         const positions = chunk.map((_, i) => start + i);
@@ -128,13 +123,14 @@ export class Engine {
       cache.release();
       throw error;
     }
-    this.cache?.release();
-    this.cache = cache;
+    cache.finish();
+    return cache;
   }
 
   /**
-   * Label logits of each suffix after the cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
+   * Label logits of each suffix after a cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
    * which what they share from their start is computed once. The cache stays as it is.
+   * @param {Cache} cache
    * @param {readonly Suffix[]} suffixes
    * @param {object} [options]
    * @param {number} [options.budget] tokens of one run; default: all suffixes in one run
@@ -143,9 +139,7 @@ export class Engine {
    * @returns {Promise<{logits: Float32Array[], tokens: number, saved: number, runs: number}>} logits of each suffix in
    *   the order of its `labelIds`; tokens run, tokens saved by sharing, and number of runs
    */
-  async score(suffixes, { budget = Number.MAX_SAFE_INTEGER, aborted, onLogits } = {}) {
-    const { cache } = this;
-    if (!cache) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
+  async score(cache, suffixes, { budget = Number.MAX_SAFE_INTEGER, aborted, onLogits } = {}) {
     for (const { ids } of suffixes) this.#fits(cache.length + ids.length);
     const plan = planRuns(suffixes, budget);
     const logits = /** @type {Float32Array[]} */ (new Array(suffixes.length));
@@ -180,10 +174,8 @@ export class Engine {
     }
   }
 
-  /** Free the session, the cache and (on WebGPU) its buffers. */
+  /** Free the session; caches are their keepers' to release. */
   async release() {
-    this.cache?.release();
-    this.cache = null;
     await this.session.release();
   }
 
@@ -228,7 +220,7 @@ export class Engine {
       mask: new this.ort.Tensor("float32", mask, [1, 1, ids.length, total]),
       rows: this.#integers("int64", rows, [rows.length]),
       label_ids: this.#integers("int64", labels, [labels.length]),
-      ...cache.feeds(total),
+      ...cache.feeds(),
     };
     if (this.grouped) {
       feeds.seqlens_k = this.#integers("int32", [total - 1], [1]);
@@ -283,7 +275,7 @@ function chain(length) {
 }
 
 /**
- * KV cache in JavaScript arrays: the runtime copies it to its heap at each run.
+ * A KV cache in JavaScript arrays: the runtime copies it to its heap at each run.
  * @param {Ort} ort
  * @param {Shape} shape
  * @param {readonly string[]} names
@@ -296,6 +288,9 @@ function heapCache(ort, shape, names) {
   /** @type {Cache} */
   const cache = {
     length: 0,
+    get bytes() {
+      return cache.length * tokenBytes(shape);
+    },
     feeds: () => past,
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
     commit: (total, results) => {
@@ -303,8 +298,15 @@ function heapCache(ort, shape, names) {
       cache.length = total;
     },
     reserve: () => {},
+    finish: () => {},
+    extend: (other) => {
+      // Tensors are never written to: two caches may share them.
+      past = other.feeds();
+      cache.length = other.length;
+    },
     release: () => {
       past = {};
+      cache.length = 0;
     },
   };
   return cache;
@@ -328,8 +330,10 @@ function firstSlots(ort, tensor, slots) {
   return new ort.Tensor("float32", kept, [1, heads, slots, size]);
 }
 
+/** @typedef {Cache & {source: {buffers: GPUBuffer[], step: number}}} BufferCache */
+
 /**
- * KV cache in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which therefore
+ * A KV cache in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which therefore
  * survives any number of scoring runs; the explicit graph reads one set of buffers and writes another.
  * @param {Ort} ort
  * @param {Shape} shape
@@ -371,30 +375,47 @@ function bufferCache(ort, shape, names, device, inPlace) {
     });
 
   /**
-   * Larger buffers; each head's keys move to their new place.
+   * Larger buffers; what they hold moves along.
    * @param {number} wanted
    */
   const grow = (wanted) => {
     const larger = allocate(wanted);
-    const row = shape.head_dim * FLOAT_BYTES;
-    if (cache.length > 0) {
-      const encoder = device.createCommandEncoder();
-      current.forEach((from, i) => {
-        for (let head = 0; head < shape.kv_heads; head++) {
-          const [source, target] = [head * slots * row, head * wanted * row];
-          encoder.copyBufferToBuffer(from, source, larger[i], target, cache.length * row);
-        }
-      });
-      device.queue.submit([encoder.finish()]);
-    }
+    copy(current, slots, larger, wanted, cache.length);
     destroy(current);
     current = larger;
     slots = wanted;
   };
+  /**
+   * Copy `tokens` positions of each head between buffers whose heads are `step` positions apart.
+   * @param {GPUBuffer[]} from
+   * @param {number} fromStep
+   * @param {GPUBuffer[]} to
+   * @param {number} toStep
+   * @param {number} tokens
+   */
+  const copy = (from, fromStep, to, toStep, tokens) => {
+    if (tokens === 0) return;
+    const row = shape.head_dim * FLOAT_BYTES;
+    const encoder = device.createCommandEncoder();
+    from.forEach((buffer, i) => {
+      for (let head = 0; head < shape.kv_heads; head++) {
+        const [source, target] = [head * fromStep * row, head * toStep * row];
+        encoder.copyBufferToBuffer(buffer, source, to[i], target, tokens * row);
+      }
+    });
+    device.queue.submit([encoder.finish()]);
+  };
 
-  /** @type {Cache} */
+  /** @type {BufferCache} */
   const cache = {
     length: 0,
+    get bytes() {
+      return ((current.length + spare.length) / names.length) * slots * tokenBytes(shape);
+    },
+    /** Buffers, and how many positions apart their heads lie: what another cache copies. */
+    get source() {
+      return { buffers: current, step: inPlace ? slots : cache.length };
+    },
     feeds: () => {
       if (inPlace) return tensors("past", current, slots);
       return cache.length === 0 ? empty() : tensors("past", current, cache.length);
@@ -416,6 +437,15 @@ function bufferCache(ort, shape, names, device, inPlace) {
         [current, spare, slots] = [allocate(wanted), allocate(wanted), wanted];
       }
     },
+    finish: () => {
+      destroy(spare);
+      spare = [];
+    },
+    extend: (other) => {
+      const { buffers, step } = /** @type {BufferCache} */ (other).source;
+      copy(buffers, step, current, inPlace ? slots : other.length, other.length);
+      cache.length = other.length;
+    },
     release: () => {
       destroy([...current, ...spare]);
       [current, spare, slots, cache.length] = [[], [], 0, 0];
@@ -430,6 +460,14 @@ function bufferCache(ort, shape, names, device, inPlace) {
  */
 function turn(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/**
+ * Bytes that one token takes in a cache.
+ * @param {Shape} shape
+ */
+function tokenBytes({ layers, kv_heads, head_dim }) {
+  return 2 * layers * kv_heads * head_dim * FLOAT_BYTES;
 }
 
 /** @param {string} reason */

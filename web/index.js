@@ -19,6 +19,7 @@ export * from "./errors.js";
 
 /** @typedef {import("./decider.js").Info} Info */
 /** @typedef {import("./decider.js").Progress} Progress */
+/** @typedef {import("./decider.js").Prefilled} Prefilled */
 /** @typedef {import("./decider.js").Scored} Scored */
 /** @typedef {import("./decider.js").Ordered} Ordered */
 /** @typedef {import("./decider.js").ScoreAllOptions} ScoreAllOptions */
@@ -31,6 +32,7 @@ export * from "./errors.js";
  * @property {string} [format] weight format; default: the bundle's own default
  * @property {number} [threads] WASM threads; default: one for each core, at most 8
  * @property {string[]} [candidates] ways to run the model, in the order to try; see `engine.info.selfTest`
+ * @property {number} [stateBytes] memory for the caches of prefilled texts; default 256 MiB
  * @property {(progress: Progress) => void} [onProgress]
  * @property {AbortSignal} [signal] stops the loading
  */
@@ -46,6 +48,7 @@ const DEVICES = ["auto", "webgpu", "wasm"];
  */
 export async function createEngine(options = {}) {
   const { bundle = new URL("./", import.meta.url), device = "auto", format, threads, candidates } = options;
+  const { stateBytes = 256 * 2 ** 20 } = options;
   if (!DEVICES.includes(device)) {
     throw new UnsupportedError(`device must be one of ${DEVICES.join(", ")}, not ${JSON.stringify(device)}`, {
       device,
@@ -54,11 +57,14 @@ export async function createEngine(options = {}) {
   if (threads !== undefined && !(Number.isInteger(threads) && threads >= 1)) {
     throw new UnsupportedError(`threads must be a whole number from 1, not ${threads}`, { threads });
   }
+  if (!(stateBytes >= 0)) {
+    throw new UnsupportedError(`stateBytes must be a number of bytes, not ${stateBytes}`, { stateBytes });
+  }
   const channel = new Channel();
   const folder = new URL(bundle, globalThis.location?.href);
   if (!folder.pathname.endsWith("/")) folder.pathname += "/";
   try {
-    const settings = { bundle: String(folder), device, format, threads, candidates };
+    const settings = { bundle: String(folder), device, format, threads, candidates, stateBytes };
     const info = await channel.call("load", [settings], options.signal, options.onProgress);
     return new Engine(channel, /** @type {Info} */ (info));
   } catch (error) {
@@ -82,10 +88,11 @@ export class Engine {
   }
 
   /**
-   * Compute the keys and values of a text once. It replaces the text before; a call that fails leaves that in place.
+   * Compute the keys and values of a text once, and ask about it from now on. Texts prefilled before are kept while
+   * memory allows, so that going back to one costs nothing; a call that fails leaves the text before in place.
    * @param {string} state
    * @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<{tokens: number, ms: number}>} tokens in the cache; milliseconds taken
+   * @returns {Promise<Prefilled>} tokens in the cache; whether it was kept from before; milliseconds taken
    * @throws {TypedecideError} `TOO_LONG` (with both lengths), `INVALID_STATE`, `ABORTED` or `DEVICE_LOST`
    */
   prefill(state, { signal } = {}) {
@@ -117,6 +124,40 @@ export class Engine {
     return /** @type {Promise<ScoredAll>} */ (
       this.#channel.call("scoreAll", [questions, options], signal, onProgress)
     );
+  }
+
+  /**
+   * Prefill a text and answer questions about it in one go. Safe for several callers at once: no other call comes in
+   * between.
+   *
+   * @example
+   * const { answers } = await engine.decide({ state, questions: { angry: { type: "noul", instructions: "Angry?" } } });
+   * console.log(answers.angry.value);
+   *
+   * @param {{state: string, questions: Record<string, object>}} request
+   * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (id: string, answer: Ordered) => void}} [options]
+   * @returns {Promise<Omit<ScoredAll, "answers"> & {answers: Record<string, Ordered>, prefill: Prefilled}>}
+   * @throws {TypedecideError} as `prefill` and `scoreAll` do
+   */
+  async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
+    const ids = Object.keys(questions);
+    const onProgress = onAnswer && ((/** @type {any} */ p) => onAnswer(ids[p.index], p.answer));
+    const call = this.#channel.call("decide", [state, Object.values(questions), options], signal, onProgress);
+    const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
+    return { ...done, answers: Object.fromEntries(ids.map((id, i) => [id, done.answers[i]])) };
+  }
+
+  /**
+   * Tokens and bytes of each kept text, the least recently used one first.
+   * @returns {Promise<{tokens: number, bytes: number}[]>}
+   */
+  states() {
+    return /** @type {Promise<any>} */ (this.#channel.call("states", []));
+  }
+
+  /** Free all kept texts; the engine stays usable. */
+  async release() {
+    await this.#channel.call("release", []);
   }
 
   /**

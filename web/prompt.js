@@ -113,6 +113,16 @@ export class Prompt {
   }
 
   /**
+   * The ids before every state: those of the head's text up to the state, minus the last, which a state may merge with.
+   * @param {Tokenizer} tokenizer
+   * @returns {number[]}
+   */
+  headIds(tokenizer) {
+    const before = this.spec.head.slice(0, this.spec.head.indexOf("{state}"));
+    return [...this.spec.bos_ids, ...tokenizer.encode(before).slice(0, -1)];
+  }
+
+  /**
    * The full prompt's ids after the state's prefix.
    * @param {Tokenizer} tokenizer
    * @param {string} state

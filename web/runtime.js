@@ -170,9 +170,9 @@ async function selfTest(engine, format, tolerance, signal) {
   let worst = 0;
   for (const golden of format.golden) {
     if (signal?.aborted) throw new AbortedError("the self-test was aborted");
-    await engine.prefill(golden.prefix);
+    const cache = await engine.prefill(golden.prefix);
     const suffixes = golden.suffixes.map((ids) => ({ ids, labelIds: golden.label_ids }));
-    const { logits } = await engine.score(suffixes);
+    const { logits } = await engine.score(cache, suffixes).finally(() => cache.release());
     logits.forEach((row, i) =>
       row.forEach((value, j) => {
         const error = Math.abs(value - golden.logits[i][j]);

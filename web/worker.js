@@ -30,13 +30,23 @@ const OPERATIONS = {
   },
   prefill: ([state], _, signal) => loaded().prefill(state, () => signal.aborted),
   score: ([question]) => loaded().score(question),
-  scoreAll: ([questions, options], id, signal) => {
-    const onAnswer = (/** @type {number} */ index, /** @type {unknown} */ answer) =>
-      postMessage({ id, progress: { index, answer } });
-    return loaded().scoreAll(questions, options, onAnswer, () => signal.aborted);
-  },
+  scoreAll: ([questions, options], id, signal) =>
+    loaded().scoreAll(questions, options, streamTo(id), () => signal.aborted),
+  decide: ([state, questions, options], id, signal) =>
+    loaded().decide(state, questions, options, streamTo(id), () => signal.aborted),
+  states: async () => loaded().states.list(),
+  release: async () => loaded().release(),
   scoreFull: ([state, question]) => loaded().scoreFull(state, question),
 };
+
+/**
+ * Sends each answer as soon as it is there.
+ * @param {number} id
+ * @returns {(index: number, answer: unknown) => void}
+ */
+function streamTo(id) {
+  return (index, answer) => postMessage({ id, progress: { index, answer } });
+}
 
 addEventListener("message", ({ data }) => {
   if ("abort" in data) {

@@ -1,0 +1,361 @@
+"""What does it cost to ask many questions, in many orders of their options, packed into few runs?
+
+Asks the same questions three ways by turns: full prompts, one suffix after another, and packed; and reports the
+largest difference between a packed answer's option probabilities and those that the full prompts give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bench import common
+from typedecide.orderings import combine, cyclic_shifts, how_many, rotate, unrotate
+from typedecide.page import PageEngine
+from typedecide.questions import Choice, Noul, Question, Score
+from typedecide.results import DecisionEngine, ScoredAll
+
+NAME = "packing"
+
+Orders = Literal[1, 2, "all"]
+
+COUNTS: tuple[int, ...] = (1, 4, 11, 32)
+QUICK_COUNTS: tuple[int, ...] = (4,)
+ORDERS: tuple[Orders, ...] = (1, 2, "all")
+QUICK_ORDERS: tuple[Orders, ...] = (1, "all")
+REPEATS, QUICK_REPEATS = 3, 1
+SUMMARY_COUNT = 11
+"""How many questions the summary speaks of, where they were asked; else the most that were."""
+
+WAYS = ("packed", "sequential", "full")
+LABELS = {"full": "full prompts", "sequential": "one suffix after another", "packed": "packed"}
+
+FULL_PROMPTS = 4
+"""Full prompts timed for each row in each repeat, where it has as many: they take by far the most time."""
+
+MORE_QUESTIONS: tuple[Question, ...] = (
+    Choice("Which product does the customer use?", ["free plan", "Business plan", "Enterprise plan"]),
+    Choice("In which currency was the customer charged?", ["dollars", "euros", "pounds", "francs", "yen"]),
+    Noul("Does the customer give an order number?"),
+    Choice("How did the customer pay?", ["by card", "by bank transfer", "by invoice", "in cash"]),
+    Noul("Has the customer received a personal reply?"),
+    Choice("Who cannot sign in?", {"the writer": "", "a colleague": "", "everybody": "", "nobody": ""}),
+    Noul("Did the customer try another browser?"),
+    Score("How long has the customer been with us?", ["weeks", "months", "a year", "several years"]),
+    Choice(
+        "On which day does the customer need the app next?",
+        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    ),
+    Noul("Does the message name an error code?", yes="a code is quoted", no="no code is quoted"),
+    Choice(
+        "What should the first reply contain?",
+        {
+            "apology": "only that we are sorry",
+            "refund": "that the second charge is paid back",
+            "steps": "what to try next to sign in",
+            "call": "when somebody will call",
+        },
+    ),
+    Score("How polite is the message?", ["rude", "curt", "polite"]),
+    Noul("Is the customer new?"),
+    Choice("What is the customer's trade?", ["restaurant", "bakery", "florist", "butcher", "hotel", "shop"]),
+    Score("How large is the customer's team?", ["one person", "two to ten", "eleven to fifty", "more"]),
+    Noul("Is there a deadline?"),
+    Choice(
+        "When may the customer be called?",
+        {"morning": "before noon", "afternoon": "after 14:00", "any time": ""},
+    ),
+    Noul("Does the writer's own account work?"),
+    Score(
+        "How great is the harm if nothing is done?", ["none", "small", "considerable", "severe", "ruinous"]
+    ),
+    Choice(
+        "Which step of signing in fails?",
+        ["the password", "the code from the phone", "what follows the code", "none", "not said"],
+    ),
+    Noul("Should a manager read this message?"),
+)
+"""Asked after the sample's own, where more questions are wanted than it has."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this benchmark."""
+    parser.add_argument(
+        "--questions",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="how many questions to ask (default: 1 4 11 32; with --quick: 4)",
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="read the state's first sentence only: for a slow device"
+    )
+
+
+@dataclass
+class Case:
+    """One row: questions asked in orders, which of them are compared with full prompts, and what was measured.
+
+    A prompt is a pair (index of the question, shift of its options). fulls: what full prompts gave, in the
+    question's own option order. full: milliseconds and tokens of the full prompts of each repeat.
+    """
+
+    orders: Orders
+    questions: Sequence[Question]
+    compared: Sequence[int] = ()
+    fulls: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    full: list[tuple[float, int]] = field(default_factory=list)
+    sequential: list[tuple[float, int]] = field(default_factory=list)
+    packed: list[ScoredAll] = field(default_factory=list)
+    prompts_timed: int = 0
+
+    def prompts(self, questions: Iterable[int] | None = None) -> list[tuple[int, int]]:
+        """The prompts of these questions, by index; None: of all."""
+        chosen = range(len(self.questions)) if questions is None else questions
+        counts = [(index, len(self.questions[index].names)) for index in chosen]
+        return [(index, shift) for index, n in counts for shift in cyclic_shifts(n, how_many(n, self.orders))]
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure, publish, draw and return the results."""
+    bundle = common.find_bundle(args)
+    state, sample = common.read_sample(bundle)
+    questions = [*sample.values(), *MORE_QUESTIONS]
+    counts = args.questions or (QUICK_COUNTS if args.quick else COUNTS)
+    for count in counts:
+        if not 1 <= count <= len(questions):
+            raise common.ArgumentError(
+                f"--questions {count}: there are 1 to {len(questions)}.", questions=count
+            )
+    orders, repeats = (QUICK_ORDERS, QUICK_REPEATS) if args.quick else (ORDERS, REPEATS)
+    cases = [make_case(questions[:count], level, repeats) for count in counts for level in orders]
+    with common.open_engine(args, bundle) as engine:
+        result = measure(engine, common.shorten(state) if args.short else state, cases, repeats)
+    path = common.publish(args, result, summarise(result))
+    if path is not None:
+        plot(result, path.with_suffix(".svg"))
+        print(f"wrote {path.with_suffix('.svg')}")
+    return result
+
+
+def make_case(questions: Sequence[Question], orders: Orders, repeats: int) -> Case:
+    """A row that compares as many questions, spread evenly, as the full prompts of all repeats can cover."""
+    case = Case(orders, questions)
+    for count in range(len(questions), 0, -1):
+        case.compared = cyclic_shifts(len(questions), count)
+        if len(case.prompts(case.compared)) <= repeats * FULL_PROMPTS:
+            break
+    return case
+
+
+def measure(engine: PageEngine, state: str, cases: Sequence[Case], repeats: int) -> dict[str, Any]:
+    """Ask all rows in every repeat, so that a slow moment hits rows and ways alike."""
+    # The first runs compile and allocate: they are no cost of the questions.
+    tokens = engine.prefill(state).tokens
+    engine.score_all(cases[0].questions[:1], 1)
+    engine.score_full(state, cases[0].questions[0])
+    prefill_ms = []
+    for repeat in range(repeats):
+        prefill_ms.append(engine.prefill(state).ms)
+        for case in cases:
+            _measure_case(engine, state, case, repeat, repeats)
+    rows = [_row(case, tokens) for case in cases]
+    return {
+        **common.describe(NAME, engine),
+        "criteria": max(row["questions"] for row in rows),
+        "prefix_tokens": tokens,
+        "prefill_ms": statistics.median(prefill_ms),
+        "repeats": repeats,
+        "rows": rows,
+        "max_drift": max(row["max_drift"] for row in rows),
+        "summary": ratios(rows, statistics.median(prefill_ms)),
+    }
+
+
+def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int, repeats: int) -> None:
+    """One repeat of one row; each repeat starts with another of the three ways."""
+    for way in rotate(WAYS, repeat % len(WAYS)):
+        print(
+            f"repeat {repeat + 1}: {len(case.questions)} questions, orders {case.orders}, {way}",
+            file=sys.stderr,
+            flush=True,
+        )
+        match way:
+            case "packed":
+                case.packed.append(engine.score_all(case.questions, case.orders))
+            case "sequential":
+                case.sequential.append(_ask_sequentially(engine, case))
+            case "full":
+                case.full.append(_ask_fully(engine, state, case, repeat, repeats))
+
+
+def _ask_sequentially(engine: DecisionEngine, case: Case) -> tuple[float, int]:
+    """Milliseconds and tokens of all suffixes, one run each."""
+    done = [engine.score(in_order(case.questions[index], shift)) for index, shift in case.prompts()]
+    return sum(scored.ms for scored in done), sum(scored.tokens for scored in done)
+
+
+def _ask_fully(
+    engine: DecisionEngine, state: str, case: Case, repeat: int, repeats: int
+) -> tuple[float, int]:
+    """Milliseconds and tokens of this repeat's share of the full prompts; all repeats together cover them."""
+    prompts = case.prompts(case.compared)
+    count = min(len(prompts), max(FULL_PROMPTS, -(-len(prompts) // repeats)))
+    ms, tokens = 0.0, 0
+    for at in range(repeat * count, (repeat + 1) * count):
+        index, shift = prompts[at % len(prompts)]
+        scored = engine.score_full(state, in_order(case.questions[index], shift))
+        case.fulls[index, shift] = unrotate(scored.answer.logits, shift)
+        ms, tokens = ms + scored.ms, tokens + scored.tokens
+    case.prompts_timed += count
+    return ms, tokens
+
+
+def in_order(question: Question, shift: int) -> Choice:
+    """The question as an ordering asks it: the same prompt with the options' texts rotated by `shift`."""
+    criterion = question.criterion()
+    return Choice(criterion.text, rotate(criterion.options, shift))
+
+
+def drift(found: Sequence[float], fulls: Sequence[Sequence[float]]) -> float:
+    """The largest difference of an option's probability from what full prompts give.
+
+    `fulls` are the logits of each order, in the question's own option order.
+    """
+    wanted = combine(fulls).probabilities
+    return max(abs(one - other) for one, other in zip(found, wanted, strict=True))
+
+
+def _row(case: Case, prefix_tokens: int) -> dict[str, Any]:
+    suffixes, compared = case.prompts(), case.prompts(case.compared)
+    tokens_sequential = case.sequential[0][1]
+    tokens_full = len(suffixes) * prefix_tokens + tokens_sequential
+    ms = {
+        # By token: a repeat runs some of the prompts only, and their lengths differ.
+        "full": [spent * tokens_full / tokens for spent, tokens in case.full],
+        "sequential": [spent for spent, _ in case.sequential],
+        "packed": [done.ms for done in case.packed],
+    }
+    drifts = [
+        drift(
+            done.answers[index].answer.probabilities, [case.fulls[prompt] for prompt in case.prompts([index])]
+        )
+        for index in case.compared
+        for done in case.packed
+    ]
+    return {
+        "questions": len(case.questions),
+        "orders": case.orders,
+        "suffixes": len(suffixes),
+        "tokens_full": tokens_full,
+        "tokens_sequential": tokens_sequential,
+        "tokens_run": case.packed[0].tokens_run,
+        "tokens_saved": case.packed[0].tokens_saved,
+        "runs": case.packed[0].runs,
+        **{f"{way}_ms": statistics.median(values) for way, values in ms.items()},
+        "full_ms_extrapolated": any(tokens < tokens_full for _, tokens in case.full),
+        "full_prompts_timed": case.prompts_timed,
+        "max_drift": max(drifts),
+        "compared": {"questions": len(case.compared), "suffixes": len(compared)},
+        "ms": ms,
+    }
+
+
+def ratios(rows: Sequence[Mapping[str, Any]], prefill_ms: float) -> dict[str, Any]:
+    """How many times faster packing is for one order, and what all orders cost; with the prefill, and without."""
+    counts = {row["questions"] for row in rows}
+    count = SUMMARY_COUNT if SUMMARY_COUNT in counts else max(counts)
+    one, every = (
+        next(row for row in rows if (row["questions"], row["orders"]) == (count, orders))
+        for orders in (1, "all")
+    )
+
+    def compare(before: float) -> dict[str, float]:
+        packed = before + one["packed_ms"]
+        return {
+            # A full prompt has no prefill to wait for.
+            "full_over_packed": one["full_ms"] / packed,
+            "sequential_over_packed": (before + one["sequential_ms"]) / packed,
+            "all_orders_over_one": (before + every["packed_ms"]) / packed,
+        }
+
+    return {
+        "questions": count,
+        "scoring": compare(0),
+        "prefill_and_scoring": compare(prefill_ms),
+        "tokens_all_orders_over_one": every["tokens_run"] / one["tokens_run"],
+    }
+
+
+def plot(result: Mapping[str, Any], path: Path) -> None:
+    """Draw, for each number of orders, the time of the three ways by the number of questions."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    # Fixed ids and no date: the same figures give the same file.
+    matplotlib.rcParams["svg.hashsalt"] = NAME
+    from matplotlib import pyplot
+
+    levels = list(dict.fromkeys(row["orders"] for row in result["rows"]))
+    figure, panels = pyplot.subplots(
+        1, len(levels), figsize=(3.6 * len(levels), 4), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, orders in zip(panels[0], levels, strict=True):
+        rows = [row for row in result["rows"] if row["orders"] == orders]
+        counts = [row["questions"] for row in rows]
+        for colour, way in enumerate(("full", "sequential", "packed")):
+            for row in rows:
+                axes.plot(
+                    [row["questions"]] * len(row["ms"][way]), row["ms"][way], ".", color="0.7", markersize=5
+                )
+            axes.plot(counts, [row[f"{way}_ms"] for row in rows], "o-", color=f"C{colour}", label=LABELS[way])
+        axes.set(xscale="log", yscale="log", xlabel="questions", title=_orders_text(orders))
+        axes.set_xticks(counts, map(str, counts))
+        axes.set_xticks([], minor=True)
+    panels[0][0].set_ylabel("ms")
+    panels[0][0].legend(frameon=False)
+    figure.suptitle(
+        f"{result['model']}, {result['format']} on {result['candidate']}, prefix {result['prefix_tokens']} tokens,"
+        f" {result['processor']}, {result['threads']} threads",
+        fontsize=9,
+    )
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _orders_text(orders: Orders) -> str:
+    return {1: "one order", 2: "two orders", "all": "all cyclic orders"}[orders]
+
+
+def summarise(result: Mapping[str, Any]) -> str:
+    """The figures in a few lines."""
+    summary = result["summary"]
+    lines = [
+        f"{result['benchmark']}: prefix of {result['prefix_tokens']} tokens, {result['format']} on"
+        f" {result['candidate']}, {result['layers']} layers, prefill {result['prefill_ms']:.0f} ms",
+        *map(_row_text, result["rows"]),
+        f"  full_ms from {min(row['full_prompts_timed'] for row in result['rows'])} or more full prompts, by token",
+    ]
+    for key, words in (("scoring", "scoring alone"), ("prefill_and_scoring", "with the prefill")):
+        ratio = summary[key]
+        lines.append(
+            f"  {summary['questions']} questions, {words}: one order {ratio['full_over_packed']:.2f} times faster than"
+            f" full prompts, {ratio['sequential_over_packed']:.2f} than one suffix after another;"
+            f" all orders cost {ratio['all_orders_over_one']:.2f} times one"
+        )
+    return "\n".join(lines)
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    about = "about " if row["full_ms_extrapolated"] else ""
+    return (
+        f"  {row['questions']} questions, {_orders_text(row['orders'])}: packed {row['packed_ms']:.0f} ms"
+        f" ({row['tokens_run']} tokens), sequential {row['sequential_ms']:.0f} ms ({row['tokens_sequential']}),"
+        f" full {about}{row['full_ms']:.0f} ms ({row['tokens_full']}); largest drift {row['max_drift']:.2e}"
+        f" ({row['compared']['suffixes']} of {row['suffixes']} prompts compared)"
+    )
