@@ -24,6 +24,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from pybuild import drift, golden, quantize
 from pybuild.graph import Decoder, Variant, build, weight_names
 from pybuild.labels import find_labels
+from pybuild.profiles import TEXT_OPTION, TEXT_TAIL, profile_of
 from pybuild.progress import Steps
 from pybuild.sources import Source
 from typedecide.model import NativeModel, Shape
@@ -38,22 +39,15 @@ GRAPHS: tuple[Variant, ...] = ("gqa", "explicit")
 """Graphs of each format. Both read the same weights; `web/runtime.js` says which candidate runs which."""
 
 PROMPT = {
-    "head": "Decide from the evidence which option fits the criterion.\n\nEvidence:\n{state}",
     "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
     "option": "{label}. {option}\n",
+    "text_tail": TEXT_TAIL,
+    "text_option": TEXT_OPTION,
 }
 
 _CODE = (
-    *(
-        "artifacts.py",
-        "drift.py",
-        "drift_prompts.json",
-        "gguf_model.py",
-        "golden.py",
-        "graph.py",
-        "labels.py",
-    ),
-    *("layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
+    *("artifacts.py", "drift.py", "drift_prompts.json", "gguf_model.py", "golden.py", "graph.py"),
+    *("labels.py", "layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
     *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
     *("../typedecide/questions.py", "../typedecide/readout.py"),
 )
@@ -81,7 +75,8 @@ class ModelBuild:
         self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
         self.tokenizer = _Tokenizer(self.tokenizer_json)
         self.labels = find_labels(self.tokenizer)
-        self.prompt_spec = {"bos_ids": list(source.bos_ids), **PROMPT}
+        self.profile = profile_of(source.name)
+        self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
         self.prompt = Prompt(PromptSpec.from_manifest({"prompt": self.prompt_spec, "labels": self.labels}))
 
     @cached_property
@@ -92,6 +87,7 @@ class ModelBuild:
             "config": dict(self.source.config),
             "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
             "context": self.context,
+            "prompt": self.prompt_spec,
             "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
             "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         }

@@ -164,6 +164,7 @@ def _manifest(
             "rotation_budget": DEFAULT_BUDGET,
             "run_tokens": RUN_TOKENS,
         },
+        "readout": model.profile.readout,
         "prompt": model.prompt_spec,
         "labels": model.labels,
         "tokenizer": "model/tokenizer.json",

@@ -5,12 +5,15 @@ prompts, questions or files other than the weight layout it is given.
 
 Inputs (S new tokens, P cached tokens, T = P + S, R rows read, M labels):
     input_ids int64 [1, S], position_ids int64 [1, S], mask float [1, 1, S, T] (0 visible, -1e4 hidden),
-    rows int64 [R], label_ids int64 [M], past.{i}.key / past.{i}.value float [1, kv_heads, P, head_dim];
+    rows int64 [R], label_ids int64 [M], vocabulary_rows int64 [F],
+    past.{i}.key / past.{i}.value float [1, kv_heads, P, head_dim];
     the `gqa` variant also takes seqlens_k int32 [1] = T - 1 and total_sequence_length int32 [1] = T.
 Outputs:
-    label_logits float [R, M], present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim].
+    label_logits float [R, M], normalizers float [F] (log of the sum of exp over the whole vocabulary's logits at
+    those rows), present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim].
 
-The head is the label rows of the (tied or own) output embedding only: no S x vocabulary logits exist.
+The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
+rows that need a log-probability, and for no others.
 """
 
 from __future__ import annotations
@@ -228,6 +231,7 @@ class _Forward:
         mask = self.builder.input("mask", f32, [1, 1, "S", "T"])
         rows = self.builder.input("rows", i64, ["R"])
         label_ids = self.builder.input("label_ids", i64, ["M"])
+        vocabulary_rows = self.builder.input("vocabulary_rows", i64, ["F"])
         if self.variant == "gqa":
             self.seqlens = self.builder.input("seqlens_k", i32, [1])
             self.total = self.builder.input("total_sequence_length", i32, [1])
@@ -257,8 +261,12 @@ class _Forward:
                 hidden = op.Add(hidden, fed)
             present.append(kv)
 
-        self.builder.add_output(self.label_head(hidden, rows, label_ids), "label_logits")
-        self.builder.graph.outputs[-1].dtype, self.builder.graph.outputs[-1].shape = f32, ir.Shape(["R", "M"])
+        for name, output, shape in (
+            ("label_logits", self.label_head(hidden, rows, label_ids), ["R", "M"]),
+            ("normalizers", self.normalizers(hidden, vocabulary_rows), ["F"]),
+        ):
+            output.dtype, output.shape = f32, ir.Shape(shape)
+            self.builder.add_output(output, name)
         for i, pair in enumerate(present):
             for part, tensor in zip(("key", "value"), pair, strict=True):
                 tensor.dtype, tensor.shape = f32, ir.Shape([1, d.kv_heads, "T", d.head_dim])
@@ -318,10 +326,28 @@ class _Forward:
     def label_head(self, hidden: ir.Value, rows: ir.Value, label_ids: ir.Value) -> ir.Value:
         """Logits of the labels at the rows that are read: [R, M]."""
         op = self.op
-        read = self.norm(op.Gather(hidden, rows, axis=1), "model.norm.weight")
-        table = "model.embed_tokens.weight" if self.d.tied else "lm_head.weight"
-        labels = op.Transpose(self.embedding(table, label_ids), perm=[1, 0])
-        return op.MatMul(op.Reshape(read, [-1, self.d.hidden]), labels)
+        labels = op.Transpose(self.embedding(self.head_table, label_ids), perm=[1, 0])
+        return op.MatMul(self.read_rows(hidden, rows), labels)
+
+    def normalizers(self, hidden: ir.Value, rows: ir.Value) -> ir.Value:
+        """log(sum(exp(logits))) over the whole vocabulary at the rows: [F]."""
+        op, matrix = self.op, self.layout.matrices[self.head_table]
+        read = self.read_rows(hidden, rows)
+        if matrix.bits == 32:
+            logits = op.Gemm(read, self.tensor(self.head_table), transB=1)
+        else:
+            logits = self.multiply_nbits(read, self.head_table, matrix)
+        return op.ReduceLogSumExp(logits, [-1], keepdims=0)
+
+    def read_rows(self, hidden: ir.Value, rows: ir.Value) -> ir.Value:
+        """Final-norm states of the rows: [rows, hidden]."""
+        read = self.norm(self.op.Gather(hidden, rows, axis=1), "model.norm.weight")
+        return self.op.Reshape(read, [-1, self.d.hidden])
+
+    @property
+    def head_table(self) -> str:
+        """The table whose rows are the output embedding."""
+        return "model.embed_tokens.weight" if self.d.tied else "lm_head.weight"
 
     # -- the pieces --------------------------------------------------------------------------------------
 
@@ -357,17 +383,21 @@ class _Forward:
         op, matrix = self.op, self.layout.matrices[name]
         if matrix.bits == 32:
             return op.MatMul(x, self.tensor(name))
-        product = self.ms.MatMulNBits(
+        product = self.multiply_nbits(x, name, matrix)
+        if matrix.bits == 8:
+            return product
+        # int4: the offset of a block multiplies the sum of its inputs.
+        return op.Add(product, op.MatMul(self.block_sums(x, matrix), self.tensor(f"{name}.offset")))
+
+    def multiply_nbits(self, x: ir.Value, name: str, matrix: Matrix) -> ir.Value:
+        """x times the scaled levels of a quantised matrix, transposed."""
+        return self.ms.MatMulNBits(
             *(x, self.tensor(f"{name}.q"), self.tensor(f"{name}.scale")),
             K=matrix.inputs,
             N=matrix.outputs,
             bits=matrix.bits,
             block_size=matrix.block,
         )
-        if matrix.bits == 8:
-            return product
-        # int4: the offset of a block multiplies the sum of its inputs.
-        return op.Add(product, op.MatMul(self.block_sums(x, matrix), self.tensor(f"{name}.offset")))
 
     def block_sums(self, x: ir.Value, matrix: Matrix) -> ir.Value:
         """Sums of x over the blocks of its last axis, [1, S, in / block]; one node for all users of x."""

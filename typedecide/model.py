@@ -6,7 +6,7 @@ Knows tensors and token ids, not questions. The same arithmetic as `web/engine.j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,10 +26,16 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Suffix:
-    """One continuation of the cached prefix: its token ids, and the label ids read at its last token."""
+    """One continuation of the cached prefix, and what is read of it.
+
+    Either the logits of `label_ids` at the last token, or the log-probability of each of `targets`, the j-th one at
+    place `reads[j]` of `ids`.
+    """
 
     ids: Sequence[int]
-    label_ids: Sequence[int]
+    label_ids: Sequence[int] = ()
+    reads: Sequence[int] | None = None
+    targets: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,8 @@ class NativeModel:
         for start in range(cache.length, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
             mask = tree_mask(start, range(-1, len(chunk) - 1))
-            _, cache = self._run(cache, chunk, range(start, start + len(chunk)), mask, [0], [0], True)
+            positions = range(start, start + len(chunk))
+            _, _, cache = self._run(cache, chunk, positions, mask, [0], [0], [], True)
         return cache
 
     def score(
@@ -125,7 +132,7 @@ class NativeModel:
         budget: int | None = None,
         on_logits: Callable[[int, NDArray[np.float32]], None] = lambda *_: None,
     ) -> tuple[list[NDArray[np.float32]], Totals]:
-        """Label logits of each suffix after a cached prefix.
+        """Label logits, or targets' log-probabilities, of each suffix after a cached prefix.
 
         Suffixes are packed into runs of at most `budget` tokens (None: one run), in which what they share from
         their start is computed once. `on_logits(suffix, logits)` is told each result as its run ends.
@@ -133,7 +140,7 @@ class NativeModel:
         for suffix in suffixes:
             self._fits(cache.length + len(suffix.ids))
         tokens = sum(len(s.ids) for s in suffixes)
-        plan = packing.plan_runs([packing.Suffix(s.ids) for s in suffixes], budget or max(tokens, 1))
+        plan = packing.plan_runs([packing.Suffix(s.ids, s.reads) for s in suffixes], budget or max(tokens, 1))
         found: dict[int, NDArray[np.float32]] = {}
         for run in plan:
             for index, logits in zip(run.suffixes, self._packed(cache, run, suffixes), strict=True):
@@ -153,13 +160,23 @@ class NativeModel:
     ) -> list[NDArray[np.float32]]:
         """One packed run: the label logits of its suffixes."""
         past = cache.length
-        wanted = [suffixes[i].label_ids for i in run.suffixes]
-        labels = list(dict.fromkeys(i for ids in wanted for i in ids))
-        column = {label: c for c, label in enumerate(labels)}
+        wanted = [suffixes[i] for i in run.suffixes]
+        columns = _places(i for s in wanted for i in (*s.label_ids, *s.targets))
+        rows = _places(row for reads in run.rows for row in reads)
+        whole = _places(row for s, reads in zip(wanted, run.rows, strict=True) if s.targets for row in reads)
         positions = [past + depth for depth in run.depths]
-        rows = [row for reads in run.rows for row in reads]
-        logits, _ = self._run(cache, run.ids, positions, tree_mask(past, run.parents), rows, labels, False)
-        return [logits[row, [column[i] for i in ids]] for row, ids in enumerate(wanted)]
+        mask = tree_mask(past, run.parents)
+        logits, normalizers, _ = self._run(
+            cache, run.ids, positions, mask, [*rows], [*columns], [*whole], False
+        )
+        found = []
+        for suffix, reads in zip(wanted, run.rows, strict=True):
+            if suffix.targets:
+                at = [rows[r] for r in reads], [columns[t] for t in suffix.targets]
+                found.append(logits[at] - normalizers[[whole[r] for r in reads]])
+            else:
+                found.append(logits[rows[reads[0]], [columns[i] for i in suffix.label_ids]])
+        return found
 
     def _run(
         self,
@@ -169,9 +186,11 @@ class NativeModel:
         mask: NDArray[np.float32],
         rows: Sequence[int] | NDArray[np.int64],
         labels: Sequence[int],
+        vocabulary_rows: Sequence[int],
         keep: bool,
-    ) -> tuple[NDArray[np.float32], Cache]:
-        """One session run: (label logits [rows, labels], the cache with the new tokens when `keep`)."""
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], Cache]:
+        """One session run: label logits [rows, labels], normalizers [vocabulary_rows], and the cache, with the new
+        tokens when `keep`."""
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),
@@ -179,16 +198,18 @@ class NativeModel:
             "mask": mask,
             "rows": np.asarray(rows, np.int64),
             "label_ids": np.asarray(labels, np.int64),
+            "vocabulary_rows": np.asarray(vocabulary_rows, np.int64),
             **cache.past,
         }
         if "seqlens_k" in self._inputs:
             feeds["seqlens_k"] = np.asarray([total - 1], np.int32)
             feeds["total_sequence_length"] = np.asarray([total], np.int32)
-        wanted = ["label_logits"]
+        wanted = ["label_logits", "normalizers"]
         if keep:
             wanted += [name.replace("past.", "present.", 1) for name in cache.past]
-        logits, *present = self._session.run(wanted, feeds)
-        return logits, Cache(dict(zip(cache.past, present, strict=True))) if keep else cache
+        logits, normalizers, *present = self._session.run(wanted, feeds)
+        kept = Cache(dict(zip(cache.past, present, strict=True))) if keep else cache
+        return logits, normalizers, kept
 
     def _empty(self) -> Cache:
         shape = (1, self.shape.kv_heads, 0, self.shape.head_dim)
@@ -202,6 +223,11 @@ class NativeModel:
                 tokens=tokens,
                 limit=self.shape.context,
             )
+
+
+def _places(values: Iterable[int]) -> dict[int, int]:
+    """Distinct values in order, each with its place."""
+    return {value: place for place, value in enumerate(dict.fromkeys(values))}
 
 
 def tree_mask(past: int, parents: Sequence[int]) -> NDArray[np.float32]:

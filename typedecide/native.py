@@ -6,7 +6,7 @@ Needs the `native` extra (numpy, onnxruntime, tokenizers).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,15 +18,26 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
 from typedecide.errors import InvalidStateError, UnsupportedError
-from typedecide.model import Cache, NativeModel, Shape, Suffix
+from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
 from typedecide.orderings import Level, combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.prompt import Prompt, PromptSpec, suffix_after
 from typedecide.questions import Criterion, Question
 from typedecide.readout import read
 from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
 from typedecide.states import DEFAULT_BYTES, States
+from typedecide.text import BLANK, TextPrompt, gain
 
 VARIANTS = ("gqa", "explicit")
+
+
+READOUTS = ("labels", "text")
+
+
+def check_readout(name: str) -> str:
+    """The readout's name; UnsupportedError where there is no such one."""
+    if name not in READOUTS:
+        raise UnsupportedError(f"there is no readout {name!r}; known: {', '.join(READOUTS)}", readout=name)
+    return name
 
 
 class TextTokenizer:
@@ -97,7 +108,10 @@ class NativeEngine:
             Shape(**opened.model["shape"]),
             threads,
         )
+        self.text = TextPrompt.from_manifest(self.prompt, opened.manifest)
         self.states: States[_State] = States(state_bytes)
+        self._blank: _State | None = None
+        self._blank_scores: dict[Question, list[float]] = {}
         self._state: _State | None = None
         head = self.prompt.head_ids(self.tokenizer)
         self._head = (head, self.model.prefill(head))
@@ -160,6 +174,7 @@ class NativeEngine:
         budget: int | None = None,
         run_tokens: int | None = None,
         on_answer: OnAnswer | None = None,
+        readout: str | None = None,
     ) -> ScoredAll:
         """Answer many questions about the prefilled text, each in several orders of its options, in packed runs.
 
@@ -170,7 +185,11 @@ class NativeEngine:
             budget: the rotation budget of "auto"; None takes the bundle's.
             run_tokens: tokens of one packed run; None takes the bundle's.
             on_answer: told each answer as soon as its last order is read.
+            readout: `labels` (letters of the listed options) or `text` (the options' own texts, which need no
+                orders); None takes the bundle's.
         """
+        if check_readout(readout or self.bundle.manifest["readout"]) == "text":
+            return self._score_texts(questions, run_tokens, on_answer)
         began = time.perf_counter()
         limits = self.bundle.limits
         orders: list[tuple[int, int]] = []
@@ -203,6 +222,68 @@ class NativeEngine:
             totals.runs,
             (time.perf_counter() - began) * 1e3,
         )
+
+    def _score_texts(
+        self, questions: Sequence[Question], run_tokens: int | None, on_answer: OnAnswer | None
+    ) -> ScoredAll:
+        """The `text` readout: every option's own text, under the evidence and (kept) under blank evidence."""
+        began = time.perf_counter()
+        budget = run_tokens or self.bundle.limits["run_tokens"]
+        state = self._current()
+        new = [q for q in dict.fromkeys(questions) if q not in self._blank_scores]
+        cost = Totals(0, 0, 0)
+        if new:
+            blank = self._blank_state()
+            scores, cost = self._text_scores(blank, new, budget, lambda *_: None)
+            self._blank_scores.update(zip(new, scores, strict=True))
+        answers: dict[int, Debiased] = {}
+
+        def take(index: int, scores: list[float]) -> None:
+            question = questions[index]
+            answer = read(question, gain(scores, self._blank_scores[question]))
+            answers[index] = Debiased(answer, 1, 0.0)
+            if on_answer:
+                on_answer(index, answers[index])
+
+        _, totals = self._text_scores(state, questions, budget, take)
+        return ScoredAll(
+            tuple(answers[i] for i in range(len(questions))),
+            totals.tokens + cost.tokens,
+            totals.saved + cost.saved,
+            totals.runs + cost.runs,
+            (time.perf_counter() - began) * 1e3,
+        )
+
+    def _text_scores(
+        self,
+        state: _State,
+        questions: Sequence[Question],
+        budget: int,
+        take: Callable[[int, list[float]], None],
+    ) -> tuple[list[list[float]], Totals]:
+        """Summed log-probability of each option's text after a state; `take` is told each question's as they come."""
+        owners: list[tuple[int, int]] = []
+        suffixes: list[Suffix] = []
+        for index, question in enumerate(questions):
+            branches = self.text.branches(self.tokenizer, state.text, state.ids, question)
+            owners += [(index, option) for option in range(len(branches))]
+            suffixes += [Suffix(b.ids, reads=b.reads, targets=b.targets) for b in branches]
+        scores: list[list[float]] = [[] for _ in questions]
+
+        def sum_up(suffix: int, found: NDArray[np.float32]) -> None:
+            index, _ = owners[suffix]
+            scores[index].append(float(found.sum(dtype=np.float64)))
+            if len(scores[index]) == len(questions[index].names):
+                take(index, scores[index])
+
+        _, totals = self.model.score(state.cache, suffixes, budget, sum_up)
+        return scores, totals
+
+    def _blank_state(self) -> _State:
+        if self._blank is None:
+            ids = self.prompt.state_prefix_ids(self.tokenizer, BLANK)
+            self._blank = _State(BLANK, ids, self.model.prefill(ids))
+        return self._blank
 
     def _suffix(self, question: Question, shift: int) -> Suffix:
         """The suffix that asks a question with its options rotated by `shift`."""

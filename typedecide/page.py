@@ -171,12 +171,13 @@ class PageEngine:
         budget: int | None = None,
         run_tokens: int | None = None,
         on_answer: OnAnswer | None = None,
+        readout: str | None = None,
     ) -> ScoredAll:
         """Answer many questions about the prefilled state, each in several orders of its options, in packed runs.
 
         The arguments are those of `NativeEngine.score_all`.
         """
-        options = {"orderings": orderings, "budget": budget, "runTokens": run_tokens}
+        options = {"orderings": orderings, "budget": budget, "runTokens": run_tokens, "readout": readout}
         argument = {
             "questions": [to_wire(question) for question in questions],
             "options": {name: value for name, value in options.items() if value is not None},

@@ -49,9 +49,9 @@ class PromptSpec:
             raise BundleError("The manifest has no prompt.", value=prompt, loc=["prompt"])
         return cls(
             bos_ids=_read_bos_ids(prompt.get("bos_ids")),
-            head=_read_template(prompt, "head", ("state",)),
-            tail=_read_template(prompt, "tail", ("criterion", "options")),
-            option=_read_template(prompt, "option", ("label", "option")),
+            head=read_template(prompt, "head", ("state",)),
+            tail=read_template(prompt, "tail", ("criterion", "options")),
+            option=read_template(prompt, "option", ("label", "option")),
             labels=_read_labels(manifest.get("labels")),
         )
 
@@ -64,14 +64,14 @@ class Prompt:
 
     def head_text(self, state: str) -> str:
         """The part that every question about `state` shares."""
-        return _fill(self.spec.head, {"state": _check_state(state)})
+        return fill(self.spec.head, {"state": _check_state(state)})
 
     def tail_text(self, criterion: Criterion) -> str:
         """The part that belongs to one question."""
         labels = self.spec.labels[: len(self.label_ids(criterion))]
         pairs = zip(labels, criterion.options, strict=True)
-        lines = [_fill(self.spec.option, {"label": label.text, "option": option}) for label, option in pairs]
-        return _fill(self.spec.tail, {"criterion": criterion.text, "options": "".join(lines)})
+        lines = [fill(self.spec.option, {"label": label.text, "option": option}) for label, option in pairs]
+        return fill(self.spec.tail, {"criterion": criterion.text, "options": "".join(lines)})
 
     def label_ids(self, criterion: Criterion) -> tuple[int, ...]:
         """The token ids whose logits answer `criterion`, one for each option in order."""
@@ -125,7 +125,8 @@ def _id_at(ids: Sequence[int], position: int) -> int | None:
     return ids[position] if position < len(ids) else None
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """A template with its `{slots}` filled in."""
     # One pass, so that braces inside a value stay text.
     return re.sub(r"\{([a-z]+)\}", lambda found: values.get(found[1], found[0]), template)
 
@@ -153,7 +154,8 @@ def _check_criterion(criterion: Criterion, most: int) -> None:
         check_text(option, ("options", at))
 
 
-def _read_template(prompt: Mapping[str, Any], key: str, fields: Sequence[str]) -> str:
+def read_template(prompt: Mapping[str, Any], key: str, fields: Sequence[str]) -> str:
+    """The template in `prompt[key]`, which must have each of the fields once; BundleError says what is wrong."""
     template = prompt.get(key)
     whole = isinstance(template, str) and all(template.count(f"{{{name}}}") == 1 for name in fields)
     if not isinstance(template, str) or not whole:

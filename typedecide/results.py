@@ -83,6 +83,7 @@ class DecisionEngine(Protocol):
         budget: int | None = None,
         run_tokens: int | None = None,
         on_answer: OnAnswer | None = None,
+        readout: str | None = None,
     ) -> ScoredAll:
         """Answer `questions` about the prefilled state in packed runs, each in several orders of its options."""
         ...

@@ -12,6 +12,10 @@ import { read } from "./readout.js";
 import { start } from "./runtime.js";
 import { States } from "./states.js";
 import { Store } from "./store.js";
+import { BLANK, TextPrompt, answerTexts, gain } from "./text.js";
+
+/** What an answer is read from: the letters of the listed options, or the options' own texts. */
+const READOUTS = ["labels", "text"];
 
 /**
  * What `createEngine` passes to the worker.
@@ -62,6 +66,8 @@ import { Store } from "./store.js";
  *   (default) `auto`: both of two options, and up to `budget` of more
  * @property {number} [budget] the rotation budget of `auto`; default: the bundle's
  * @property {number} [runTokens] tokens of one packed run; default: the bundle's
+ * @property {"labels" | "text"} [readout] letters of the listed options, or the options' own texts (which need no
+ *   orders); default: the bundle's
  */
 
 /** @typedef {{tokens: number, kept: boolean, ms: number}} Prefilled */
@@ -72,12 +78,13 @@ export class Decider {
   /**
    * @param {import("./engine.js").Engine} engine
    * @param {Prompt} prompt
+   * @param {TextPrompt} text
    * @param {import("./prompt.js").Tokenizer} tokenizer
-   * @param {{rotation_budget: number, run_tokens: number}} limits
+   * @param {{rotation_budget: number, run_tokens: number, readout: string}} limits the bundle's defaults
    * @param {number} stateBytes memory for kept states
    * @param {Info} info
    */
-  constructor(engine, prompt, tokenizer, limits, stateBytes, info) {
+  constructor(engine, prompt, text, tokenizer, limits, stateBytes, info) {
     this.engine = engine;
     this.prompt = prompt;
     this.tokenizer = tokenizer;
@@ -86,6 +93,11 @@ export class Decider {
     /** @type {import("./states.js").State | null} the text that `score` is about */
     this.state = null;
     this.states = new States(stateBytes);
+    this.text = text;
+    /** @type {import("./states.js").State | null} the state of blank evidence */
+    this.blank = null;
+    /** @type {Map<string, number[]>} scores of each question's option texts under blank evidence */
+    this.blankScores = new Map();
     /** @type {{ids: number[], cache: import("./engine.js").Cache} | null} the prompt before every state */
     this.head = null;
   }
@@ -109,6 +121,8 @@ export class Decider {
       });
     }
     const prompt = new Prompt(promptSpec(/** @type {any} */ (manifest)));
+    const text = new TextPrompt(prompt, /** @type {any} */ (manifest.prompt));
+    const defaults = { ...manifest.limits, readout: manifest.readout };
     const tokenizer = await loadTokenizer(store);
     const started = await start(store, {
       ...settings,
@@ -131,7 +145,7 @@ export class Decider {
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, prompt, tokenizer, manifest.limits, settings.stateBytes, info);
+    return new Decider(started.engine, prompt, text, tokenizer, defaults, settings.stateBytes, info);
   }
 
   /**
@@ -207,11 +221,15 @@ export class Decider {
    * @param {() => boolean} aborted
    * @returns {Promise<ScoredAll>}
    */
-  async scoreAll(questions, { orderings, budget, runTokens }, onAnswer, aborted) {
+  async scoreAll(questions, { orderings, budget, runTokens, readout }, onAnswer, aborted) {
     const began = performance.now();
     const { limits } = this;
-    const asked = questions.map((question, i) => {
-      const parsed = parseAt(question, i);
+    const all = questions.map(parseAt);
+    if (this.#readout(readout) === "text") {
+      const run = { budget: runTokens ?? limits.run_tokens, aborted };
+      return { ...(await this.#scoreTexts(all, run, onAnswer)), ms: performance.now() - began };
+    }
+    const asked = all.map((parsed, i) => {
       const n = parsed.names.length;
       const shifts = cyclicShifts(n, howMany(n, orderings ?? "auto", budget ?? limits.rotation_budget));
       return { index: i, parsed, shifts, found: /** @type {number[][]} */ ([]) };
@@ -231,6 +249,84 @@ export class Decider {
       },
     });
     return { answers, tokens_run: tokens, tokens_saved: saved, runs, ms: performance.now() - began };
+  }
+
+  /** @param {string} [name] */
+  #readout(name = this.limits.readout) {
+    if (READOUTS.includes(name)) return name;
+    const message = `there is no readout ${JSON.stringify(name)}; known: ${READOUTS.join(", ")}`;
+    throw new UnsupportedError(message, { readout: name });
+  }
+
+  /**
+   * The `text` readout: every option's own text, under the evidence and (kept) under blank evidence.
+   * @param {import("./questions.js").Question[]} questions
+   * @param {{budget: number, aborted: () => boolean}} run
+   * @param {(index: number, answer: Ordered) => void} onAnswer
+   */
+  async #scoreTexts(questions, run, onAnswer) {
+    const state = this.#current();
+    const keys = questions.map((question) =>
+      JSON.stringify([question.criterion.text, answerTexts(question)]),
+    );
+    const fresh = new Map(keys.map((key, i) => [key, questions[i]]));
+    for (const key of this.blankScores.keys()) fresh.delete(key);
+    let cost = { tokens: 0, saved: 0, runs: 0 };
+    if (fresh.size > 0) {
+      const names = [...fresh.keys()];
+      const take = (/** @type {number} */ i, /** @type {number[]} */ scores) =>
+        void this.blankScores.set(names[i], scores);
+      cost = await this.#textScores(await this.#blankState(), [...fresh.values()], run, take);
+    }
+    const answers = /** @type {Ordered[]} */ (new Array(questions.length));
+    const total = await this.#textScores(state, questions, run, (i, scores) => {
+      const blank = /** @type {number[]} */ (this.blankScores.get(keys[i]));
+      answers[i] = { ...read(questions[i], gain(scores, blank)), orderings_used: 1, flip_rate: 0 };
+      onAnswer(i, answers[i]);
+    });
+    return {
+      answers,
+      tokens_run: total.tokens + cost.tokens,
+      tokens_saved: total.saved + cost.saved,
+      runs: total.runs + cost.runs,
+    };
+  }
+
+  /**
+   * Summed log-probability of each option's text after a state; `take` is told each question's as they come.
+   * @param {import("./states.js").State} state
+   * @param {import("./questions.js").Question[]} questions
+   * @param {{budget: number, aborted: () => boolean}} run
+   * @param {(index: number, scores: number[]) => void} take
+   */
+  async #textScores(state, questions, run, take) {
+    const owners = /** @type {number[]} */ ([]);
+    const suffixes = questions.flatMap((question, i) => {
+      const branches = this.text.branches(this.tokenizer, state.text, state.ids, question);
+      owners.push(...branches.map(() => i));
+      return branches;
+    });
+    const scores = questions.map(() => /** @type {number[]} */ ([]));
+    return this.engine.score(state.cache, suffixes, {
+      ...run,
+      onLogits: (suffix, found) => {
+        const i = owners[suffix];
+        scores[i].push(found.reduce((sum, value) => sum + value, 0));
+        if (scores[i].length === questions[i].names.length) take(i, scores[i]);
+      },
+    });
+  }
+
+  async #blankState() {
+    if (!this.blank) {
+      const ids = this.prompt.statePrefixIds(this.tokenizer, BLANK);
+      this.blank = {
+        text: BLANK,
+        ids,
+        cache: await this.engine.prefill(ids, { base: await this.#base(ids) }),
+      };
+    }
+    return this.blank;
   }
 
   /**

@@ -34,8 +34,13 @@ const LOSS_MS = 500;
  */
 
 /**
- * One continuation of the cached prefix: its token ids, and the label ids whose logits are read at its last token.
- * @typedef {{ids: readonly number[], labelIds: readonly number[]}} Suffix
+ * One continuation of a cached prefix, and what is read of it: either the logits of `labelIds` at the last token, or
+ * the log-probability of each of `targets`, the j-th one at place `reads[j]` of `ids`.
+ * @typedef {object} Suffix
+ * @property {readonly number[]} ids
+ * @property {readonly number[]} [labelIds]
+ * @property {readonly number[]} [reads]
+ * @property {readonly number[]} [targets]
  */
 
 /** @typedef {typeof import("onnxruntime-common")} Ort */
@@ -107,15 +112,8 @@ export class Engine {
           chunk.push(0);
           positions.push(start + kept - 1);
         }
-        await this.#run(
-          cache,
-          chunk,
-          positions,
-          treeMask(start, chain(chunk.length), HIDDEN),
-          [0],
-          [0],
-          kept,
-        );
+        const mask = treeMask(start, chain(chunk.length), HIDDEN);
+        await this.#run(cache, chunk, positions, mask, NOTHING, kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
         if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
       }
@@ -128,7 +126,7 @@ export class Engine {
   }
 
   /**
-   * Label logits of each suffix after a cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
+   * Label logits, or targets' log-probabilities, of each suffix after a cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
    * which what they share from their start is computed once. The cache stays as it is.
    * @param {Cache} cache
    * @param {readonly Suffix[]} suffixes
@@ -136,8 +134,8 @@ export class Engine {
    * @param {number} [options.budget] tokens of one run; default: all suffixes in one run
    * @param {() => boolean} [options.aborted] asked between runs
    * @param {(suffix: number, logits: Float32Array) => void} [options.onLogits] told each result as its run ends
-   * @returns {Promise<{logits: Float32Array[], tokens: number, saved: number, runs: number}>} logits of each suffix in
-   *   the order of its `labelIds`; tokens run, tokens saved by sharing, and number of runs
+   * @returns {Promise<{logits: Float32Array[], tokens: number, saved: number, runs: number}>} what is read of each
+   *   suffix, in the order of its `labelIds` or `targets`; tokens run, tokens saved by sharing, and number of runs
    */
   async score(cache, suffixes, { budget = Number.MAX_SAFE_INTEGER, aborted, onLogits } = {}) {
     for (const { ids } of suffixes) this.#fits(cache.length + ids.length);
@@ -187,16 +185,24 @@ export class Engine {
    */
   async #packed(cache, run, suffixes) {
     const past = cache.length;
-    const wanted = run.suffixes.map((i) => suffixes[i].labelIds);
-    const labels = [...new Set(wanted.flat())];
-    const column = new Map(labels.map((id, i) => [id, i]));
+    const wanted = run.suffixes.map((i) => suffixes[i]);
+    const columns = places(
+      wanted.flatMap((suffix) => [...(suffix.labelIds ?? []), ...(suffix.targets ?? [])]),
+    );
+    const rows = places(run.rows.flat());
+    const whole = places(run.rows.filter((_, i) => wanted[i].targets).flat());
     const positions = run.depths.map((depth) => past + depth);
     cache.reserve(past + run.ids.length);
     const mask = treeMask(past, run.parents, HIDDEN);
-    const logits = await this.#run(cache, run.ids, positions, mask, run.rows.flat(), labels, 0);
-    return wanted.map((ids, row) =>
-      Float32Array.from(ids, (id) => logits[row * labels.length + /** @type {number} */ (column.get(id))]),
-    );
+    const reads = { rows: [...rows.keys()], labels: [...columns.keys()], vocabularyRows: [...whole.keys()] };
+    const { logits, normalizers } = await this.#run(cache, run.ids, positions, mask, reads, 0);
+    const at = (/** @type {number} */ row, /** @type {number} */ id) =>
+      logits[place(rows, row) * columns.size + place(columns, id)];
+    return wanted.map(({ labelIds = [], targets }, i) => {
+      const read = run.rows[i];
+      if (!targets) return Float32Array.from(labelIds, (id) => at(read[0], id));
+      return Float32Array.from(targets, (id, j) => at(read[j], id) - normalizers[place(whole, read[j])]);
+    });
   }
 
   /**
@@ -205,12 +211,13 @@ export class Engine {
    * @param {readonly number[]} ids S new tokens
    * @param {readonly number[]} positions S
    * @param {Float32Array} mask S x (past + S)
-   * @param {readonly number[]} rows
-   * @param {readonly number[]} labels
+   * @param {{rows: number[], labels: number[], vocabularyRows: number[]}} reads rows and labels whose logits are read,
+   *   and rows that are normalised over the whole vocabulary
    * @param {number} keep how many of the new tokens stay in the cache, from the first
-   * @returns {Promise<Float32Array>} label logits, rows x labels
+   * @returns {Promise<{logits: Float32Array, normalizers: Float32Array}>} label logits, rows x labels; and the log of
+   *   the sum of exp over the vocabulary, one for each of `vocabularyRows`
    */
-  async #run(cache, ids, positions, mask, rows, labels, keep) {
+  async #run(cache, ids, positions, mask, { rows, labels, vocabularyRows }, keep) {
     if (this.lost !== null) throw deviceLost(this.lost);
     const total = cache.length + ids.length;
     /** @type {Record<string, Tensor>} */
@@ -220,6 +227,7 @@ export class Engine {
       mask: new this.ort.Tensor("float32", mask, [1, 1, ids.length, total]),
       rows: this.#integers("int64", rows, [rows.length]),
       label_ids: this.#integers("int64", labels, [labels.length]),
+      vocabulary_rows: this.#integers("int64", vocabularyRows, [vocabularyRows.length]),
       ...cache.feeds(),
     };
     if (this.grouped) {
@@ -229,11 +237,13 @@ export class Engine {
     try {
       const results = await this.session.run(feeds, {
         label_logits: null,
+        normalizers: null,
         ...cache.fetches(total, keep > 0),
       });
       const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
+      const normalizers = /** @type {Float32Array} */ (await results.normalizers.getData());
       if (keep) cache.commit(total - ids.length + keep, results);
-      return logits;
+      return { logits, normalizers };
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
       if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
@@ -264,6 +274,25 @@ export class Engine {
       throw new TooLongError(`the text has ${tokens} tokens, the context holds ${limit}`, { tokens, limit });
     }
   }
+}
+
+/** What a prefill reads: nothing of use, but the graph wants a row. */
+const NOTHING = { rows: [0], labels: [0], vocabularyRows: [] };
+
+/**
+ * Distinct values in order, each with its place.
+ * @param {readonly number[]} values
+ */
+function places(values) {
+  return new Map([...new Set(values)].map((value, i) => [value, i]));
+}
+
+/**
+ * @param {Map<number, number>} of
+ * @param {number} value
+ */
+function place(of, value) {
+  return /** @type {number} */ (of.get(value));
 }
 
 /**

@@ -154,10 +154,11 @@ export function suffixAfter(prefix, full) {
 }
 
 /**
+ * A template with its `{slots}` filled in.
  * @param {string} template
  * @param {readonly (readonly [string, string])[]} pairs
  */
-function fill(template, pairs) {
+export function fill(template, pairs) {
   const values = new Map(pairs);
   // One pass, so that braces inside a value stay text.
   return template.replace(/\{([a-z]+)\}/g, (whole, name) => values.get(name) ?? whole);
@@ -219,12 +220,14 @@ function isId(value) {
 }
 
 /**
+ * The template in `prompt[key]`, which must have each of the fields once.
  * @param {Record<string, unknown>} prompt
  * @param {string} key
  * @param {string[]} fields
  * @returns {string}
+ * @throws {BundleError}
  */
-function readTemplate(prompt, key, fields) {
+export function readTemplate(prompt, key, fields) {
   const template = prompt[key];
   const slots = fields.map((name) => `{${name}}`);
   if (typeof template !== "string" || !slots.every((slot) => template.split(slot).length === 2)) {

@@ -37,6 +37,7 @@ const PARALLEL = 4;
  * @property {Limits} limits
  * @property {import("./prompt.js").PromptSpec} prompt
  * @property {{text: string, id: number}[]} labels
+ * @property {string} readout
  * @property {string} tokenizer
  * @property {string} default_format
  * @property {Record<string, Format>} formats
