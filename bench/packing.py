@@ -35,8 +35,8 @@ SUMMARY_COUNT = 11
 WAYS = ("packed", "sequential", "full")
 LABELS = {"full": "full prompts", "sequential": "one suffix after another", "packed": "packed"}
 
-FULL_PROMPTS = 4
-"""Full prompts timed for each row in each repeat, where it has as many: they take by far the most time."""
+FULL_PROMPTS, LEAST_FULL_PROMPTS = 4, 3
+"""Full prompts timed for each row in each repeat, where it has as many, and the least: the same ones again."""
 
 MORE_QUESTIONS: tuple[Question, ...] = (
     Choice("Which product does the customer use?", ["free plan", "Business plan", "Enterprise plan"]),
@@ -157,27 +157,30 @@ def measure(engine: PageEngine, state: str, cases: Sequence[Case], repeats: int)
     """Ask all rows in every repeat, so that a slow moment hits rows and ways alike."""
     # The first runs compile and allocate: they are no cost of the questions.
     tokens = engine.prefill(state).tokens
-    engine.score_all(cases[0].questions[:1], 1)
+    engine.score_all(cases[0].questions, 1)
     engine.score_full(state, cases[0].questions[0])
     prefill_ms = []
     for repeat in range(repeats):
+        # A kept state would cost nothing.
+        engine.evaluate("(engine) => engine.release()")
         prefill_ms.append(engine.prefill(state).ms)
         for case in cases:
-            _measure_case(engine, state, case, repeat, repeats)
+            _measure_case(engine, state, case, repeat)
     rows = [_row(case, tokens) for case in cases]
     return {
         **common.describe(NAME, engine),
         "criteria": max(row["questions"] for row in rows),
         "prefix_tokens": tokens,
         "prefill_ms": statistics.median(prefill_ms),
+        "prefill_runs_ms": prefill_ms,
         "repeats": repeats,
         "rows": rows,
         "max_drift": max(row["max_drift"] for row in rows),
-        "summary": ratios(rows, statistics.median(prefill_ms)),
+        "summary": ratios(rows, prefill_ms),
     }
 
 
-def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int, repeats: int) -> None:
+def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int) -> None:
     """One repeat of one row; each repeat starts with another of the three ways."""
     for way in rotate(WAYS, repeat % len(WAYS)):
         print(
@@ -191,7 +194,7 @@ def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int, r
             case "sequential":
                 case.sequential.append(_ask_sequentially(engine, case))
             case "full":
-                case.full.append(_ask_fully(engine, state, case, repeat, repeats))
+                case.full.append(_ask_fully(engine, state, case, repeat))
 
 
 def _ask_sequentially(engine: DecisionEngine, case: Case) -> tuple[float, int]:
@@ -200,20 +203,21 @@ def _ask_sequentially(engine: DecisionEngine, case: Case) -> tuple[float, int]:
     return sum(scored.ms for scored in done), sum(scored.tokens for scored in done)
 
 
-def _ask_fully(
-    engine: DecisionEngine, state: str, case: Case, repeat: int, repeats: int
-) -> tuple[float, int]:
-    """Milliseconds and tokens of this repeat's share of the full prompts; all repeats together cover them."""
-    prompts = case.prompts(case.compared)
-    count = min(len(prompts), max(FULL_PROMPTS, -(-len(prompts) // repeats)))
+def _ask_fully(engine: DecisionEngine, state: str, case: Case, repeat: int) -> tuple[float, int]:
+    """Milliseconds and tokens of this repeat's share of the full prompts."""
     ms, tokens = 0.0, 0
-    for at in range(repeat * count, (repeat + 1) * count):
-        index, shift = prompts[at % len(prompts)]
+    for index, shift in share(case.prompts(case.compared), repeat):
         scored = engine.score_full(state, in_order(case.questions[index], shift))
         case.fulls[index, shift] = unrotate(scored.answer.logits, shift)
         ms, tokens = ms + scored.ms, tokens + scored.tokens
-    case.prompts_timed += count
+        case.prompts_timed += 1
     return ms, tokens
+
+
+def share(prompts: Sequence[tuple[int, int]], repeat: int) -> list[tuple[int, int]]:
+    """The prompts that a repeat runs in full: the next ones, going round, so that all repeats cover them."""
+    count = max(LEAST_FULL_PROMPTS, min(len(prompts), FULL_PROMPTS))
+    return [prompts[at % len(prompts)] for at in range(repeat * count, (repeat + 1) * count)]
 
 
 def in_order(question: Question, shift: int) -> Choice:
@@ -258,7 +262,7 @@ def _row(case: Case, prefix_tokens: int) -> dict[str, Any]:
         "tokens_saved": case.packed[0].tokens_saved,
         "runs": case.packed[0].runs,
         **{f"{way}_ms": statistics.median(values) for way, values in ms.items()},
-        "full_ms_extrapolated": any(tokens < tokens_full for _, tokens in case.full),
+        "full_ms_extrapolated": min(len(compared), FULL_PROMPTS) < len(suffixes),
         "full_prompts_timed": case.prompts_timed,
         "max_drift": max(drifts),
         "compared": {"questions": len(case.compared), "suffixes": len(compared)},
@@ -266,8 +270,11 @@ def _row(case: Case, prefix_tokens: int) -> dict[str, Any]:
     }
 
 
-def ratios(rows: Sequence[Mapping[str, Any]], prefill_ms: float) -> dict[str, Any]:
-    """How many times faster packing is for one order, and what all orders cost; with the prefill, and without."""
+def ratios(rows: Sequence[Mapping[str, Any]], prefill_ms: Sequence[float]) -> dict[str, Any]:
+    """How many times faster packing is for one order, and what all orders cost; with the prefill, and without.
+
+    Medians of each repeat's own ratio: what else the machine does changes from repeat to repeat.
+    """
     counts = {row["questions"] for row in rows}
     count = SUMMARY_COUNT if SUMMARY_COUNT in counts else max(counts)
     one, every = (
@@ -275,21 +282,28 @@ def ratios(rows: Sequence[Mapping[str, Any]], prefill_ms: float) -> dict[str, An
         for orders in (1, "all")
     )
 
-    def compare(before: float) -> dict[str, float]:
-        packed = before + one["packed_ms"]
+    def compare(before: Sequence[float]) -> dict[str, float]:
+        packed, sequential, all_orders = (
+            [prefill + spent for prefill, spent in zip(before, times, strict=True)]
+            for times in (one["ms"]["packed"], one["ms"]["sequential"], every["ms"]["packed"])
+        )
         return {
             # A full prompt has no prefill to wait for.
-            "full_over_packed": one["full_ms"] / packed,
-            "sequential_over_packed": (before + one["sequential_ms"]) / packed,
-            "all_orders_over_one": (before + every["packed_ms"]) / packed,
+            "full_over_packed": _median_ratio(one["ms"]["full"], packed),
+            "sequential_over_packed": _median_ratio(sequential, packed),
+            "all_orders_over_one": _median_ratio(all_orders, packed),
         }
 
     return {
         "questions": count,
-        "scoring": compare(0),
+        "scoring": compare([0] * len(prefill_ms)),
         "prefill_and_scoring": compare(prefill_ms),
         "tokens_all_orders_over_one": every["tokens_run"] / one["tokens_run"],
     }
+
+
+def _median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
 
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
@@ -311,7 +325,11 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         for colour, way in enumerate(("full", "sequential", "packed")):
             for row in rows:
                 axes.plot(
-                    [row["questions"]] * len(row["ms"][way]), row["ms"][way], ".", color="0.7", markersize=5
+                    [row["questions"]] * len(row["ms"][way]),
+                    row["ms"][way],
+                    ".",
+                    color=f"C{colour}",
+                    alpha=0.4,
                 )
             axes.plot(counts, [row[f"{way}_ms"] for row in rows], "o-", color=f"C{colour}", label=LABELS[way])
         axes.set(xscale="log", yscale="log", xlabel="questions", title=_orders_text(orders))

@@ -28,6 +28,7 @@ from typedecide.packing import Suffix, ancestors, plan_runs
 from typedecide.prompt import Prompt, PromptSpec
 from typedecide.questions import Criterion, Question, parse_question, parse_questions
 from typedecide.readout import read
+from typedecide.text import TextPrompt, gain
 
 FOLDER = Path(__file__).parent / "vectors"
 TOLERANCE = 1e-12
@@ -401,6 +402,7 @@ def prompt_view(encoder: Encoder, state: Any, criterion: Criterion) -> Case:
         "head_text": prompt.head_text(state),
         "tail_text": prompt.tail_text(criterion),
         "label_ids": prompt.label_ids(criterion),
+        "head_ids": prompt.head_ids(encoder),
         "state_prefix_ids": prompt.state_prefix_ids(encoder, state),
         "full_ids": prompt.full_ids(encoder, state, criterion),
         "suffix_ids": prompt.suffix_ids(encoder, state, criterion),
@@ -473,6 +475,54 @@ def prompt_vectors(encoders: dict[str, Encoder]) -> Case:
         {"name": name, "manifest": manifest, **outcome(spec_view, manifest)} for name, manifest in manifests()
     ]
     return {"manifest": MANIFEST, "prompts": cases, "manifests": specs}
+
+
+# --------------------------------------------------------------------------------------------------- text
+
+TEXT_TEMPLATES = {"text_tail": "\nCriterion: {criterion}\nAnswer:", "text_option": " {option}"}
+
+
+def text_inputs() -> Iterator[tuple[str, str, str, Case]]:
+    """(name, tokenizer, state, question)"""
+    noul: Case = {"type": "noul", "criteria": "Urgent?"}
+    yield "noul: Yes and No", "plain", "It is late.", noul
+    yield (
+        "a choice: names, no descriptions",
+        "plain",
+        "It is late.",
+        choice({"billing": "money", "other": ""}),
+    )
+    yield "names that share their start", "plain", "It is late.", choice(["the one", "the other", "the"])
+    yield "levels", "plain", "", score(["low", "middle", "high"])
+    for number, text in enumerate(EXOTIC):
+        yield f"exotic text {number}", "plain", text, choice([text, f"{text} {{option}}"], text)
+    yield "a state that the trim saves", "crossing", "It is late.", noul
+    yield "a state that merges too far", "crossing", "It is late!.", noul
+
+
+def text_view(encoder: Encoder, state: str, wire: Case) -> list[Case]:
+    prompt = Prompt(PromptSpec.from_manifest(MANIFEST))
+    text = TextPrompt(prompt, TEXT_TEMPLATES["text_tail"], TEXT_TEMPLATES["text_option"])
+    prefix = prompt.state_prefix_ids(encoder, state)
+    return [dataclasses.asdict(b) for b in text.branches(encoder, state, prefix, parse_question(wire))]
+
+
+def text_vectors(encoders: dict[str, Encoder]) -> Case:
+    cases = [
+        {
+            "name": name,
+            "tokenizer": tokenizer,
+            "state": state,
+            "question": wire,
+            **outcome(text_view, encoders[tokenizer], state, wire),
+        }
+        for name, tokenizer, state, wire in text_inputs()
+    ]
+    gains = [
+        {"evidence": evidence, "blank": blank, "expect": gain(evidence, blank)}
+        for evidence, blank in (([-3.0, -5.0], [-4.0, -5.5]), ([-0.1, -0.2, -0.3], [0.0, -7.5, -1e-3]))
+    ]
+    return {"manifest": MANIFEST, "templates": TEXT_TEMPLATES, "branches": cases, "gains": gains}
 
 
 # ------------------------------------------------------------------------------------------------ readout
@@ -778,6 +828,7 @@ def build() -> dict[str, Case]:
         "readout.json": readout_vectors(),
         "orderings.json": ordering_vectors(),
         "packing.json": packing_vectors(),
+        "text.json": text_vectors(encoders),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},
     }
 

@@ -155,6 +155,10 @@ class PageEngine:
         """What the page's `engine.info` says: model, format, device, candidate, self-test, versions."""
         return self._info
 
+    def release(self) -> None:
+        """Free all kept states; the engine stays usable."""
+        self.evaluate("(engine) => engine.release()")
+
     def prefill(self, state: str) -> Prefill:
         """Compute and keep the prefix of `state`; it replaces the one before."""
         done = self.evaluate("(engine, state) => engine.prefill(state)", state)

@@ -92,6 +92,10 @@ class DecisionEngine(Protocol):
         """Answer `question` from the whole prompt, without the kept prefix."""
         ...
 
+    def release(self) -> None:
+        """Free all kept states; the engine stays usable."""
+        ...
+
     def close(self) -> None:
         """Free the engine."""
         ...

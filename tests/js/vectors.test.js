@@ -10,6 +10,7 @@ import * as errors from "../../web/errors.js";
 import { Prompt, promptSpec } from "../../web/prompt.js";
 import { parseQuestion, parseQuestions } from "../../web/questions.js";
 import { read } from "../../web/readout.js";
+import { TextPrompt, gain } from "../../web/text.js";
 
 const TOLERANCE = 1e-12;
 
@@ -127,11 +128,29 @@ test("prompts", () => {
       head_text: prompt.headText(state),
       tail_text: prompt.tailText(criterion),
       label_ids: prompt.labelIds(criterion),
+      head_ids: prompt.headIds(tokenizer),
       state_prefix_ids: prompt.statePrefixIds(tokenizer, state),
       full_ids: prompt.fullIds(tokenizer, state, criterion),
       suffix_ids: prompt.suffixIds(tokenizer, state, criterion),
     }));
   }
+});
+
+test("text readout", () => {
+  const { manifest, templates, branches, gains } = load("text.json");
+  const prompt = new Prompt(promptSpec(manifest));
+  const text = new TextPrompt(prompt, templates);
+  /** @type {Record<string, ReturnType<typeof loadTokenizer>>} */
+  const tokenizers = { plain: loadTokenizer("plain"), crossing: loadTokenizer("crossing") };
+  assert.ok(branches.length > 20);
+  for (const vector of branches) {
+    const tokenizer = tokenizers[vector.tokenizer];
+    assertOutcome(vector, () => {
+      const question = parseQuestion(vector.question);
+      return text.branches(tokenizer, vector.state, prompt.statePrefixIds(tokenizer, vector.state), question);
+    });
+  }
+  for (const { evidence, blank, expect } of gains) assertSame(gain(evidence, blank), expect, "gain");
 });
 
 test("manifests", () => {
