@@ -157,7 +157,7 @@ def measure(engine: PageEngine, state: str, cases: Sequence[Case], repeats: int)
     """Ask all rows in every repeat, so that a slow moment hits rows and ways alike."""
     # The first runs compile and allocate: they are no cost of the questions.
     tokens = engine.prefill(state).tokens
-    engine.score_all(cases[0].questions, 1)
+    engine.score_all(cases[0].questions, 1, readout="labels")
     engine.score_full(state, cases[0].questions[0])
     prefill_ms = []
     for repeat in range(repeats):
@@ -190,7 +190,7 @@ def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int) -
         )
         match way:
             case "packed":
-                case.packed.append(engine.score_all(case.questions, case.orders))
+                case.packed.append(engine.score_all(case.questions, case.orders, readout="labels"))
             case "sequential":
                 case.sequential.append(_ask_sequentially(engine, case))
             case "full":

@@ -82,7 +82,9 @@ def random_packing(rng: random.Random) -> Packing:
 def packed_drift(engine: NativeEngine, state: str, packing: Packing) -> float:
     """The largest difference of an option's probability between packed answers and full prompts, one by one."""
     engine.prefill(state)
-    done = engine.score_all(packing.questions, packing.orderings, packing.budget, packing.run_tokens)
+    done = engine.score_all(
+        packing.questions, packing.orderings, packing.budget, packing.run_tokens, readout="labels"
+    )
     drifts = []
     for question, found in zip(packing.questions, done.answers, strict=True):
         n = len(question.names)

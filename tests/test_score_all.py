@@ -49,8 +49,8 @@ def drift(found: tuple[Debiased, ...], right: tuple[Debiased, ...]) -> float:
 def test_page_and_native_agree(
     page_engine: PageEngine, native_engine: NativeEngine, orderings: int | str
 ) -> None:
-    found = page_engine.score_all(QUESTIONS, orderings)  # type: ignore[arg-type]
-    right = native_engine.score_all(QUESTIONS, orderings)  # type: ignore[arg-type]
+    found = page_engine.score_all(QUESTIONS, orderings, readout="labels")  # type: ignore[arg-type]
+    right = native_engine.score_all(QUESTIONS, orderings, readout="labels")  # type: ignore[arg-type]
     print(
         f"orderings {orderings}: {found.tokens_run} tokens run, {found.tokens_saved} saved, {found.runs} runs"
     )
@@ -66,14 +66,14 @@ def test_page_and_native_agree(
 
 @pytest.mark.parametrize("run_tokens", (1, 70, 10_000))
 def test_runs_of_any_size_give_the_same(native_engine: NativeEngine, run_tokens: int) -> None:
-    right = native_engine.score_all(QUESTIONS[:4], "all", run_tokens=10_000)
-    found = native_engine.score_all(QUESTIONS[:4], "all", run_tokens=run_tokens)
+    right = native_engine.score_all(QUESTIONS[:4], "all", run_tokens=10_000, readout="labels")
+    found = native_engine.score_all(QUESTIONS[:4], "all", run_tokens=run_tokens, readout="labels")
     assert drift(found.answers, right.answers) <= 1e-5
     assert found.tokens_run + found.tokens_saved == right.tokens_run + right.tokens_saved
 
 
 def test_one_order_is_what_score_gives(native_engine: NativeEngine) -> None:
-    found = native_engine.score_all(QUESTIONS, 1).answers
+    found = native_engine.score_all(QUESTIONS, 1, readout="labels").answers
     for question, one in zip(QUESTIONS, found, strict=True):
         right = native_engine.score(question).answer
         pairs = zip(one.answer.probabilities, right.probabilities, strict=True)
@@ -85,7 +85,7 @@ def test_reversing_two_options_changes_no_debiased_answer(native_engine: NativeE
     forward = Choice("Which team?", ["billing", "technical support"])
     backward = Choice("Which team?", ["technical support", "billing"])
     plain = [native_engine.score(q).answer.choice for q in (forward, backward)]
-    pooled = [d.answer for d in native_engine.score_all([forward, backward]).answers]
+    pooled = [d.answer for d in native_engine.score_all([forward, backward], readout="labels").answers]
     print(f"plain {plain}, debiased {[a.choice for a in pooled]}")
     assert pooled[0].choice == pooled[1].choice
     assert pooled[0].probabilities[0] == pytest.approx(pooled[1].probabilities[1], abs=1e-6)

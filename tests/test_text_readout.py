@@ -117,6 +117,12 @@ def test_unknown_readout_is_named(engine: NativeEngine) -> None:
         engine.score_all(QUESTIONS, readout="vibes")
 
 
+def test_orders_of_options_that_are_not_listed_are_refused(engine: NativeEngine) -> None:
+    with pytest.raises(UnsupportedError, match="lists no options") as caught:
+        engine.score_all(QUESTIONS, "all", readout="text")
+    assert caught.value.data["orderings"] == "all"
+
+
 @pytest.mark.browser
 def test_page_agrees_with_native(dist_fp32_4l: Path) -> None:
     with PageEngine(dist_fp32_4l, "wasm") as page, NativeEngine(dist_fp32_4l) as native:
@@ -126,6 +132,8 @@ def test_page_agrees_with_native(dist_fp32_4l: Path) -> None:
         again = page.score_all(QUESTIONS, readout="text", run_tokens=100)
         with pytest.raises(UnsupportedError, match="vibes"):
             page.score_all(QUESTIONS, readout="vibes")
+        with pytest.raises(UnsupportedError, match="lists no options"):
+            page.score_all(QUESTIONS, "all", readout="text")
     pairs = zip(found.answers, right.answers, strict=True)
     worst = max(
         abs(a - b)

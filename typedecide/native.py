@@ -33,11 +33,20 @@ VARIANTS = ("gqa", "explicit")
 READOUTS = ("labels", "text")
 
 
-def check_readout(name: str) -> str:
-    """The readout's name; UnsupportedError where there is no such one."""
-    if name not in READOUTS:
-        raise UnsupportedError(f"there is no readout {name!r}; known: {', '.join(READOUTS)}", readout=name)
-    return name
+def check_readout(readout: str, orderings: Level | None, budget: int | None) -> None:
+    """UnsupportedError for an unknown readout, and for orders of options where none are listed."""
+    if readout not in READOUTS:
+        raise UnsupportedError(
+            f"there is no readout {readout!r}; known: {', '.join(READOUTS)}", readout=readout
+        )
+    if readout == "text" and (orderings, budget) != (None, None):
+        raise UnsupportedError(
+            "the text readout lists no options, so orderings and budget do not apply: leave them out, or use the"
+            " labels readout",
+            readout=readout,
+            orderings=orderings,
+            budget=budget,
+        )
 
 
 class TextTokenizer:
@@ -170,7 +179,7 @@ class NativeEngine:
     def score_all(
         self,
         questions: Sequence[Question],
-        orderings: Level = "auto",
+        orderings: Level | None = None,
         budget: int | None = None,
         run_tokens: int | None = None,
         on_answer: OnAnswer | None = None,
@@ -180,15 +189,17 @@ class NativeEngine:
 
         Args:
             questions: what to ask.
-            orderings: orders read of each question: 1, a number, "all" cyclic ones, or "auto": both of two
-                options, and up to `budget` of more.
+            orderings: orders read of each question: 1, a number, "all" cyclic ones, or (default) "auto": both of
+                two options, and up to `budget` of more. For the `labels` readout only.
             budget: the rotation budget of "auto"; None takes the bundle's.
             run_tokens: tokens of one packed run; None takes the bundle's.
             on_answer: told each answer as soon as its last order is read.
             readout: `labels` (letters of the listed options) or `text` (the options' own texts, which need no
                 orders); None takes the bundle's.
         """
-        if check_readout(readout or self.bundle.manifest["readout"]) == "text":
+        chosen = readout or self.bundle.manifest["readout"]
+        check_readout(chosen, orderings, budget)
+        if chosen == "text":
             return self._score_texts(questions, run_tokens, on_answer)
         began = time.perf_counter()
         limits = self.bundle.limits
@@ -196,7 +207,7 @@ class NativeEngine:
         counts = []
         for index, question in enumerate(questions):
             n = len(question.names)
-            counts.append(how_many(n, orderings, budget or limits["rotation_budget"]))
+            counts.append(how_many(n, orderings or "auto", budget or limits["rotation_budget"]))
             orders += [(index, shift) for shift in cyclic_shifts(n, counts[-1])]
         found: list[list[list[float]]] = [[] for _ in questions]
         answers: dict[int, Debiased] = {}

@@ -79,7 +79,7 @@ class DecisionEngine(Protocol):
     def score_all(
         self,
         questions: Sequence[Question],
-        orderings: Level = "auto",
+        orderings: Level | None = None,
         budget: int | None = None,
         run_tokens: int | None = None,
         on_answer: OnAnswer | None = None,

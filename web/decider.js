@@ -63,10 +63,10 @@ const READOUTS = ["labels", "text"];
 /**
  * @typedef {object} ScoreAllOptions
  * @property {number | "auto" | "all"} [orderings] orders read of each question: 1, a number, all cyclic ones, or
- *   (default) `auto`: both of two options, and up to `budget` of more
+ *   (default) `auto`: both of two options, and up to `budget` of more. For the `labels` readout only.
  * @property {number} [budget] the rotation budget of `auto`; default: the bundle's
  * @property {number} [runTokens] tokens of one packed run; default: the bundle's
- * @property {"labels" | "text"} [readout] letters of the listed options, or the options' own texts (which need no
+ * @property {string} [readout] `labels` or `text`: letters of the listed options, or the options' own texts (which need no
  *   orders); default: the bundle's
  */
 
@@ -225,7 +225,7 @@ export class Decider {
     const began = performance.now();
     const { limits } = this;
     const all = questions.map(parseAt);
-    if (this.#readout(readout) === "text") {
+    if (this.#readout({ orderings, budget, readout }) === "text") {
       const run = { budget: runTokens ?? limits.run_tokens, aborted };
       return { ...(await this.#scoreTexts(all, run, onAnswer)), ms: performance.now() - began };
     }
@@ -251,11 +251,21 @@ export class Decider {
     return { answers, tokens_run: tokens, tokens_saved: saved, runs, ms: performance.now() - began };
   }
 
-  /** @param {string} [name] */
-  #readout(name = this.limits.readout) {
-    if (READOUTS.includes(name)) return name;
-    const message = `there is no readout ${JSON.stringify(name)}; known: ${READOUTS.join(", ")}`;
-    throw new UnsupportedError(message, { readout: name });
+  /**
+   * The readout asked for, or the bundle's.
+   * @param {ScoreAllOptions} options
+   */
+  #readout({ orderings, budget, readout = this.limits.readout }) {
+    if (!READOUTS.includes(readout)) {
+      const message = `there is no readout ${JSON.stringify(readout)}; known: ${READOUTS.join(", ")}`;
+      throw new UnsupportedError(message, { readout });
+    }
+    if (readout === "text" && (orderings !== undefined || budget !== undefined)) {
+      const message =
+        "the text readout lists no options, so orderings and budget do not apply: leave them out, or use the labels readout";
+      throw new UnsupportedError(message, { readout, orderings: orderings ?? null, budget: budget ?? null });
+    }
+    return readout;
   }
 
   /**
