@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a short form for tests: a shorter text, fewer runs, no results file",
+        help="a short form for tests: less to read or to ask, fewer runs, no results file",
     )
     parser.add_argument(
         "--json",

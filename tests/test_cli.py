@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from typedecide import __version__
 from typedecide.__main__ import parser
+from typedecide.native import NativeEngine
+from typedecide.questions import parse_questions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -62,32 +65,49 @@ def largest_gap(one: Any, other: Any) -> float:
 
 
 @pytest.mark.browser
-def test_wasm_and_native_agree_in_fp32(dist_fp32: Path, files: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("readout", ("labels", "text"))
+def test_wasm_and_native_agree_in_fp32(dist_fp32: Path, files: tuple[Path, Path], readout: str) -> None:
     state, questions = files
-    common = ("decide", "--state", state, "--questions", questions, "--bundle", dist_fp32)
+    common = (
+        "decide",
+        "--state",
+        state,
+        "--questions",
+        questions,
+        "--bundle",
+        dist_fp32,
+        "--readout",
+        readout,
+    )
     native = run_json(*common, "--device", "native")
     wasm = run_json(*common, "--device", "wasm")
     assert (native["device"], wasm["device"]) == ("native", "wasm")
     assert (native["format"], wasm["format"]) == ("fp32", "fp32")
     assert native["prefix_tokens"] == wasm["prefix_tokens"] > 20
     for result in (native, wasm):
-        check_shape(result)
+        check_shape(result, readout)
     gap = largest_gap(native, wasm)
-    print(f"native against wasm, fp32: largest probability difference {gap:.2e}")
+    print(f"native against wasm, fp32, {readout}: largest probability difference {gap:.2e}")
     assert gap <= 1e-4
 
 
-def check_shape(result: Any) -> None:
+def check_shape(result: Any, readout: str) -> None:
     """The JSON form is complete, in order, and consistent with itself."""
-    assert result["model"] == "smollm2-135m-instruct" and result["prefill_ms"] > 0
+    assert result["model"] == "smollm2-135m-instruct" and min(result["prefill_ms"], result["score_ms"]) > 0
+    assert result["tokens_run"] > 50 and result["tokens_saved"] > 10
+    # The text readout also asks about blank evidence.
+    assert result["runs"] == (1 if readout == "labels" else 2)
     assert list(result["answers"]) == ["queue", "10", "2"]
     for key, kind in (("queue", "choice"), ("10", "noul"), ("2", "score")):
         answer = result["answers"][key]
-        assert answer["kind"] == kind and answer["tokens"] > 5 and answer["ms"] > 0
+        assert answer["kind"] == kind
         assert len(answer["names"]) == len(answer["logits"]) == len(answer["probabilities"])
         assert math.isclose(sum(answer["probabilities"]), 1, abs_tol=1e-12)
         top = answer["probabilities"].index(max(answer["probabilities"]))
         assert answer["choice"] == answer["names"][top]
+        assert 0 <= answer["flip_rate"] < 1
+    used = [answer["orderings_used"] for answer in result["answers"].values()]
+    assert (result["readout"], used) == (readout, [3, 2, 3] if readout == "labels" else [1, 1, 1])
     assert result["answers"]["queue"]["names"] == ["billing", "accounts", "Verkauf"]
     assert result["answers"]["10"]["value"] == result["answers"]["10"]["probabilities"][0]
 
@@ -113,6 +133,30 @@ def test_state_from_standard_input_keeps_its_bytes(dist: Path, files: tuple[Path
     assert from_pipe["prefix_tokens"] == other_line_ends["prefix_tokens"] + 1
 
 
+def test_orderings_and_budget(dist_fp32_4l: Path, files: tuple[Path, Path]) -> None:
+    state, questions = files
+    common = decide(state, questions, "--bundle", dist_fp32_4l, "--readout", "labels")
+
+    def used(*more: str) -> list[int]:
+        answers = run_json(*common, *more)["answers"]
+        return [answer["orderings_used"] for answer in answers.values()]
+
+    assert used() == used("--orderings", "auto") == used("--orderings", "all") == [3, 2, 3]
+    assert used("--orderings", "2") == [2, 2, 2]
+    assert used("--budget", "2") == [2, 2, 2]
+    plain = run_json(*common, "--orderings", "1")
+    assert [(a["orderings_used"], a["flip_rate"]) for a in plain["answers"].values()] == [(1, 0)] * 3
+    # One order is what score() reads, to the rounding of another matrix shape.
+    with NativeEngine(dist_fp32_4l) as engine:
+        engine.prefill(STATE)
+        for answer, question in zip(
+            plain["answers"].values(), parse_questions(QUESTIONS).values(), strict=True
+        ):
+            assert answer["probabilities"] == pytest.approx(
+                engine.score(question).answer.probabilities, abs=1e-5
+            )
+
+
 @pytest.mark.browser
 def test_demo_answers_the_sample_in_the_page(dist: Path) -> None:
     done = run("demo", "--bundle", dist, "--device", "wasm")
@@ -121,7 +165,10 @@ def test_demo_answers_the_sample_in_the_page(dist: Path) -> None:
     print(table)
     sample = json.loads((dist / "app" / "sample.json").read_text(encoding="utf-8"))
     assert len(sample["questions"]) >= 11
-    assert table.count("│") >= 6 * 11 and "on wasm" in table and "tokens read once in" in table
+    assert table.count("│") >= 7 * 11 and "on wasm" in table
+    assert re.search(
+        r"\d+ tokens read once in \d+ ms; answers in \d+ ms: \d+ tokens run, \d+ saved, \d+ runs", table
+    )
 
 
 def test_info(dist: Path) -> None:
@@ -158,6 +205,18 @@ def test_arguments_that_are_wrong(files: tuple[Path, Path], dist: Path) -> None:
     assert "--questions" in failing("decide", "--state", state)
     assert "abacus" in failing("decide", "--state", state, "--questions", questions, "--device", "abacus")
     assert "'0'" in failing(*decide(state, questions, "--threads", "0", "--bundle", dist))
+    for value in ("0", "most", "1.5"):
+        message = failing(*decide(state, questions, "--orderings", value, "--bundle", dist))
+        assert repr(value) in message and "auto" in message
+    labels = ("--readout", "labels", "--bundle", dist)
+    message = failing(*decide(state, questions, "--orderings", "3", *labels))
+    assert "--orderings 3" in message and "'10'" in message and "2 options" in message
+    assert "from 2: '1'" in failing(*decide(state, questions, "--budget", "1", "--bundle", dist))
+    message = failing(*decide(state, questions, "--budget", "3", "--orderings", "all", *labels))
+    assert "--budget 3" in message and "all" in message
+    for option, value in (("--orderings", "auto"), ("--budget", "3")):
+        message = failing(*decide(state, questions, option, value, "--readout", "text", "--bundle", dist))
+        assert f"{option} {value}" in message and "--readout labels" in message
     message = failing(
         "decide", "--state", state, "--questions", questions, "--variant", "gqa", "--device", "wasm", "--bundle", dist
     )  # fmt: skip
@@ -179,7 +238,7 @@ def test_states_that_are_wrong(files: tuple[Path, Path], dist: Path, tmp_path: P
     long = tmp_path / "long.txt"
     long.write_text("word " * 9000, encoding="utf-8")
     message = failing(*decide(long, questions, "--bundle", dist))
-    assert "long.txt" in message and "8192" in message and "90" in message
+    assert "long.txt" in message and "8192" in message and re.search(r"\b9\d{3} tokens", message)
 
 
 @pytest.mark.parametrize(

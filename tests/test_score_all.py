@@ -135,6 +135,18 @@ def test_invalid_question_is_named_by_its_index(page_engine: PageEngine) -> None
     assert list(caught.value.data["loc"]) == [1, "criteria"]
 
 
+def test_more_orders_than_options_are_refused_by_name(native_engine: NativeEngine) -> None:
+    with pytest.raises(InvalidQuestionError, match="Question 1") as caught:
+        native_engine.score_all([QUESTIONS[0], Noul("Is it urgent?")], 3, readout="labels")
+    assert caught.value.data["value"] == 3
+
+
+@pytest.mark.browser
+def test_more_orders_than_options_are_refused_in_the_page(page_engine: PageEngine) -> None:
+    with pytest.raises(InvalidQuestionError, match="Question 1"):
+        page_engine.score_all([QUESTIONS[0], Noul("Is it urgent?")], 3, readout="labels")
+
+
 def test_suffix_that_does_not_fit_gives_both_lengths(native_engine: NativeEngine) -> None:
     with pytest.raises(TooLongError) as caught:
         native_engine.score_all([QUESTIONS[0], Choice("word " * 9000, ["a", "b"])])

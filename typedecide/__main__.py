@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +28,13 @@ from typedecide.errors import (
     TypedecideError,
     UnsupportedError,
 )
+from typedecide.orderings import Level
 from typedecide.questions import Question, parse_questions
-from typedecide.results import DecisionEngine, Prefill, Scored
+from typedecide.results import Debiased, DecisionEngine, Prefill, ScoredAll
 
 DEVICES = ("auto", "webgpu", "wasm", "native")
 VARIANTS = ("explicit", "gqa")
+READOUTS = ("labels", "text")
 
 BAD_INPUT = (BundleError, InvalidQuestionError, InvalidStateError, TooLongError)
 """Errors that are about what the user gave, not about the engine."""
@@ -41,6 +43,7 @@ _EXAMPLES = """examples:
   python -m typedecide demo
   python -m typedecide decide --state ticket.txt --questions questions.json
   cat ticket.txt | python -m typedecide decide --state - --questions questions.json --device native --json
+  python -m typedecide decide --state ticket.txt --questions questions.json --readout labels --orderings all
 
 questions.json holds questions by id, in the System One form:
   {"queue":  {"type": "choice", "instructions": "Which team?", "criteria": ["billing", "accounts"]},
@@ -66,12 +69,31 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Asking:
+    """How questions are asked: the readout, and in how many orders of its options `labels` reads each one.
+
+    Orderings and budget are None where they are not given.
+    """
+
+    readout: str
+    orderings: Level | None
+    budget: int | None
+
+
+@dataclass(frozen=True)
 class Result:
-    """What was decided, and by what."""
+    """What was decided, and by what; `scored` holds the answers in the order of `keys`."""
 
     info: Mapping[str, Any]
+    readout: str
     prefill: Prefill
-    answers: Mapping[str, Scored]
+    keys: Sequence[str]
+    scored: ScoredAll
+
+    @property
+    def answers(self) -> dict[str, Debiased]:
+        """The answers by question."""
+        return dict(zip(self.keys, self.scored.answers, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, numbers in full precision."""
@@ -80,11 +102,20 @@ class Result:
             "device": self.info["device"],
             "candidate": self.info["candidate"],
             "format": self.info["format"],
+            "readout": self.readout,
             "prefix_tokens": self.prefill.tokens,
             "prefill_ms": self.prefill.ms,
+            "score_ms": self.scored.ms,
+            "tokens_run": self.scored.tokens_run,
+            "tokens_saved": self.scored.tokens_saved,
+            "runs": self.scored.runs,
             "answers": {
-                key: {**scored.answer.to_dict(), "tokens": scored.tokens, "ms": scored.ms}
-                for key, scored in self.answers.items()
+                key: {
+                    **one.answer.to_dict(),
+                    "orderings_used": one.orderings_used,
+                    "flip_rate": one.flip_rate,
+                }
+                for key, one in self.answers.items()
             },
         }
 
@@ -172,21 +203,63 @@ def _explain(error: TypedecideError) -> str:
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 
-def decide(engine: DecisionEngine, task: Task, status: Status) -> Result:
-    """Prefill the state and score every question."""
+def asking(args: argparse.Namespace, bundle: Bundle, task: Task) -> Asking:
+    """What the arguments say about how to ask, checked against the questions: the engines know no names."""
+    how = Asking(args.readout or str(bundle.manifest["readout"]), args.orderings, args.budget)
+    given = {"--orderings": how.orderings, "--budget": how.budget}
+    for name, value in given.items():
+        if value is not None and how.readout != "labels":
+            raise InputError(
+                f"{name} {value}: the {how.readout} readout lists no options, so they have no order;"
+                f" leave {name} out, or add --readout labels.",
+                readout=how.readout,
+                **{name.lstrip("-"): value},
+            )
+    if how.budget is not None and how.orderings not in (None, "auto"):
+        raise InputError(
+            f"--budget {how.budget}: only --orderings auto has a budget, not {how.orderings}.",
+            budget=how.budget,
+            orderings=how.orderings,
+        )
+    for key, question in task.questions.items():
+        n = len(question.names)
+        if isinstance(how.orderings, int) and how.orderings > n:
+            raise InputError(
+                f"--orderings {how.orderings}: the question {key!r} has {n} options, and so at most {n} orders."
+                " `auto` and `all` fit every question.",
+                question=key,
+                options=n,
+            )
+    return how
+
+
+def decide(engine: DecisionEngine, task: Task, how: Asking, status: Status) -> Result:
+    """Prefill the state and score all questions in packed runs."""
     status.say("Reading the text")
     try:
         prefill = engine.prefill(task.state)
     except (TooLongError, InvalidStateError) as error:
         raise InputError(f"{task.state_file}: {error.message}", **error.data) from error
-    answers = {}
-    for number, (key, question) in enumerate(task.questions.items(), 1):
-        status.say(f"Question {number} of {len(task.questions)}: {key}")
-        try:
-            answers[key] = engine.score(question)
-        except (InvalidQuestionError, TooLongError) as error:
-            raise InputError(f"{task.questions_file}: {key}: {_explain(error)}", **error.data) from error
-    return Result(engine.info, prefill, answers)
+    keys = list(task.questions)
+    done = 0
+
+    def answered(index: int, _: Debiased) -> None:
+        nonlocal done
+        done += 1
+        status.say(f"Answered {done} of {len(keys)}: {keys[index]}")
+
+    status.say(f"Asking {len(keys)} question{'' if len(keys) == 1 else 's'}")
+    try:
+        scored = engine.score_all(
+            list(task.questions.values()),
+            how.orderings,
+            how.budget,
+            on_answer=answered,
+            readout=how.readout,
+        )
+    except (InvalidQuestionError, TooLongError) as error:
+        raise InputError(f"{task.questions_file}: {_explain(error)}", **error.data) from error
+    return Result(engine.info, how.readout, prefill, keys, scored)
 
 
 def open_engine(args: argparse.Namespace, bundle: Path, status: Status) -> DecisionEngine:
@@ -265,35 +338,44 @@ def _rich() -> Any:
 
 
 def show_result(result: Result) -> None:
-    """Print the answers as a table."""
+    """Print the answers as a table, and below it what they cost."""
     rich = _rich()
-    info = result.info
+    console = rich.console.Console()
+    info, scored = result.info, result.scored
     table = rich.table.Table(
-        title=f"{info['model']['name']}, {info['format']}, on {info['candidate']}",
-        caption=f"{result.prefill.tokens} tokens read once in {result.prefill.ms:.0f} ms",
+        title=f"{info['model']['name']}, {info['format']}, {result.readout} readout, on {info['candidate']}"
     )
-    for heading in ("question", "answer", "probability"):
-        table.add_column(heading, no_wrap=heading == "probability")
-    for heading in ("confidence", "ms"):
-        table.add_column(heading, justify="right")
-    for key, scored in result.answers.items():
-        table.add_row(*_cells(key, scored))
-    rich.console.Console().print(table)
+    for heading in ("question", "answer"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("probability", no_wrap=True)
+    for heading in ("confidence", "orders", "flip rate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for key, one in result.answers.items():
+        table.add_row(*_cells(key, one))
+    console.print(table)
+    console.print(
+        f"{result.prefill.tokens} tokens read once in {result.prefill.ms:.0f} ms; answers in {scored.ms:.0f} ms: "
+        f"{scored.tokens_run} tokens run, {scored.tokens_saved} saved, {scored.runs} "
+        f"run{'' if scored.runs == 1 else 's'}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
-def _cells(key: str, scored: Scored) -> Iterable[Any]:
+def _cells(key: str, one: Debiased) -> Iterable[Any]:
     rich = _rich()
-    answer = scored.answer
+    answer = one.answer
     top = max(answer.probabilities)
     bar = rich.table.Table.grid(padding=(0, 1))
-    bar.add_row(rich.progress_bar.ProgressBar(total=1, completed=top, width=12), f"{top:.3f}")
+    bar.add_row(rich.progress_bar.ProgressBar(total=1, completed=top, width=10), f"{top:.3f}")
     level = f" ({answer.value:.2f} of {len(answer.names) - 1})" if answer.kind == "score" else ""
     return (
         rich.markup.escape(key),
         rich.markup.escape(f"{answer.choice}{level}"),
         bar,
         f"{answer.confidence:.3f}",
-        f"{scored.ms:.0f}",
+        str(one.orderings_used),
+        f"{one.flip_rate:.0%}",
     )
 
 
@@ -305,6 +387,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "model": dict(bundle.model),
         "limits": dict(bundle.limits),
         "labels": len(bundle.labels),
+        "readout": bundle.manifest["readout"],
         "default_format": bundle.default_format,
         "formats": {
             name: {"bytes": one.bytes, "graphs": list(one.graphs), "drift": dict(one.drift)}
@@ -322,7 +405,10 @@ def show_info(facts: Mapping[str, Any]) -> None:
     for name, value in (
         ("model", model["name"]),
         ("licence", model["licence"]),
-        ("context", f"{facts['limits']['context']} tokens, {facts['labels']} option labels"),
+        (
+            "context",
+            f"{facts['limits']['context']} tokens, {facts['labels']} option labels, {facts['readout']} readout",
+        ),
         ("bundle", f"{facts['bundle']}, {facts['bytes'] / 1e6:.1f} MB, by typedecide {facts['typedecide']}"),
     ):
         console.print(f"[bold]{name}[/bold] {rich.markup.escape(str(value))}", highlight=False)
@@ -392,34 +478,68 @@ def _engine_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--format", help="weight format (default: the bundle's own; see info)")
     command.add_argument("--variant", choices=VARIANTS, help="graph variant, for --device native")
-    command.add_argument("--threads", type=_positive, metavar="N", help="processor threads")
+    command.add_argument("--threads", type=_whole(1), metavar="N", help="processor threads")
+    command.add_argument(
+        "--readout",
+        choices=READOUTS,
+        help="what answers: the letters of listed options, or the options' own texts (default: the bundle's)",
+    )
+    command.add_argument(
+        "--orderings",
+        type=_level,
+        metavar="auto|all|K",
+        help="for labels: in how many orders of its options each question is read: both of two options and up to"
+        " --budget of more (auto, the default), every cyclic one (all), or K; 1 reads only the order given",
+    )
+    command.add_argument(
+        "--budget",
+        type=_whole(2),
+        metavar="K",
+        help="the most orders that auto reads (default: the bundle's)",
+    )
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"not a whole number from 1: {text!r}")
-    return int(text)
+def _whole(least: int) -> Callable[[str], int]:
+    """A parser of whole numbers from `least`."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"not a whole number from {least}: {text!r}")
+        return int(text)
+
+    return parse
+
+
+def _level(text: str) -> Level:
+    named: Mapping[str, Level] = {"auto": "auto", "all": "all"}
+    if text in named:
+        return named[text]
+    try:
+        return _whole(1)(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"neither auto, all nor a whole number from 1: {text!r}") from None
 
 
 def _decide(args: argparse.Namespace) -> None:
     task = read_task(args.state, args.questions)
-    Bundle.open(args.bundle)
-    _answer(args, task)
+    _answer(args, Bundle.open(args.bundle), task)
 
 
 def _demo(args: argparse.Namespace) -> None:
-    _answer(args, read_sample(Bundle.open(args.bundle)))
+    bundle = Bundle.open(args.bundle)
+    _answer(args, bundle, read_sample(bundle))
 
 
-def _answer(args: argparse.Namespace, task: Task) -> None:
+def _answer(args: argparse.Namespace, bundle: Bundle, task: Task) -> None:
     if args.variant and args.device != "native":
         raise InputError(
             f"--variant {args.variant}: only --device native takes a variant; the page chooses its own.",
             variant=args.variant,
             device=args.device,
         )
+    how = asking(args, bundle, task)
     with Status() as status, open_engine(args, args.bundle, status) as engine:
-        result = decide(engine, task, status)
+        result = decide(engine, task, how, status)
     if args.json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     else:

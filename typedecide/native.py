@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
-from typedecide.errors import InvalidStateError, UnsupportedError
+from typedecide.errors import InvalidQuestionError, InvalidStateError, UnsupportedError
 from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
 from typedecide.orderings import Level, combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.prompt import Prompt, PromptSpec, suffix_after
@@ -47,6 +47,16 @@ def check_readout(readout: str, orderings: Level | None, budget: int | None) -> 
             orderings=orderings,
             budget=budget,
         )
+
+
+def orders_of(n: int, index: int, orderings: Level, budget: int) -> int:
+    """How many orders of a question's `n` options are read; its index goes into the error."""
+    try:
+        return how_many(n, orderings, budget)
+    except ValueError as error:
+        raise InvalidQuestionError(
+            f"Question {index}: {error}", value=orderings, budget=budget, loc=[index]
+        ) from None
 
 
 class TextTokenizer:
@@ -164,9 +174,10 @@ class NativeEngine:
         return Prefill(tokens=self._state.cache.length, ms=ms, kept=kept is not None)
 
     def release(self) -> None:
-        """Free all kept texts; the engine stays usable."""
+        """Free all kept texts and what is known of blank evidence; the engine stays usable."""
         self.states.clear()
-        self._state = None
+        self._blank_scores.clear()
+        self._state = self._blank = None
 
     def score(self, question: Question) -> Scored:
         """Answer one question about the prefilled text."""
@@ -207,7 +218,7 @@ class NativeEngine:
         counts = []
         for index, question in enumerate(questions):
             n = len(question.names)
-            counts.append(how_many(n, orderings or "auto", budget or limits["rotation_budget"]))
+            counts.append(orders_of(n, index, orderings or "auto", budget or limits["rotation_budget"]))
             orders += [(index, shift) for shift in cyclic_shifts(n, counts[-1])]
         found: list[list[list[float]]] = [[] for _ in questions]
         answers: dict[int, Debiased] = {}

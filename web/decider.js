@@ -180,10 +180,12 @@ export class Decider {
     return constant.length > 0 && constant.every((id, i) => id === ids[i]) ? cache : undefined;
   }
 
-  /** Release all kept states; the next prefill starts anew. */
+  /** Release all kept states and what is known of blank evidence; the next prefill starts anew. */
   release() {
     this.states.clear();
-    this.state = null;
+    this.blank?.cache.release();
+    this.blankScores.clear();
+    this.state = this.blank = null;
   }
 
   /**
@@ -231,7 +233,7 @@ export class Decider {
     }
     const asked = all.map((parsed, i) => {
       const n = parsed.names.length;
-      const shifts = cyclicShifts(n, howMany(n, orderings ?? "auto", budget ?? limits.rotation_budget));
+      const shifts = cyclicShifts(n, ordersOf(n, i, orderings ?? "auto", budget ?? limits.rotation_budget));
       return { index: i, parsed, shifts, found: /** @type {number[][]} */ ([]) };
     });
     const orders = asked.flatMap((question) => question.shifts.map((shift) => ({ question, shift })));
@@ -368,6 +370,23 @@ export class Decider {
     const ids = this.prompt.fullIds(this.tokenizer, state, parsed.criterion);
     const logits = await this.engine.scoreFull({ ids, labelIds: this.prompt.labelIds(parsed.criterion) });
     return { ...read(parsed, logits), tokens: ids.length, ms: performance.now() - began };
+  }
+}
+
+/**
+ * How many orders of a question's options are read; its index goes into the error.
+ * @param {number} n
+ * @param {number} index
+ * @param {number | "auto" | "all"} orderings
+ * @param {number} budget
+ */
+function ordersOf(n, index, orderings, budget) {
+  try {
+    return howMany(n, orderings, budget);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const data = { value: orderings, budget, loc: [index] };
+    throw new InvalidQuestionError(`Question ${index}: ${error.message}`, data);
   }
 }
 
