@@ -9,7 +9,7 @@ import { QuestionCard } from "./card.js";
 import { draftFromWire, newDraft } from "./draft.js";
 import { errorCode } from "./failure.js";
 import { isOff } from "./dom.js";
-import { median, scoreAll } from "./run.js";
+import { Scoring } from "./run.js";
 import { S } from "./strings.js";
 import { View } from "./view.js";
 
@@ -45,11 +45,6 @@ class Page {
     this.cards = [];
     /** @type {Promise<Engine> | null} */
     this.engine = null;
-    /**
-     * The text whose keys and values the engine holds.
-     * @type {{state: string, tokens: number, ms: number} | null}
-     */
-    this.prefilled = null;
     /** @type {AbortController | null} */
     this.running = null;
     /** @type {AbortController | null} */
@@ -129,7 +124,6 @@ class Page {
   async #load() {
     const { view } = this;
     this.loadingControl = new AbortController();
-    this.prefilled = null;
     view.setLoading(true);
     view.panel.clear();
     view.announce(S.loadingLabel);
@@ -178,13 +172,14 @@ class Page {
     this.running?.abort();
   }
 
-  /** Answers every question about the text, both as they stand now. */
+  /** Answers every question about the text, all as they and the way of reading stand now. */
   async decide() {
     const { view } = this;
     if (this.running) return;
     if (this.cards.length === 0) return this.#say(S.noQuestions, 0);
     for (const card of this.cards) card.close();
     const state = view.state.value;
+    const reading = view.reading;
     /** @type {Job[]} */
     const jobs = this.cards.map((card) => ({ card, wire: card.wire }));
     this.running = new AbortController();
@@ -193,7 +188,7 @@ class Page {
     view.stats.clear();
     for (const { card } of jobs) card.setPhase("waiting");
     try {
-      await this.#run(state, jobs, this.running.signal);
+      await this.#run(jobs, { state, reading, signal: this.running.signal });
     } finally {
       for (const { card } of jobs) card.setPhase("idle");
       this.running = null;
@@ -202,48 +197,46 @@ class Page {
   }
 
   /**
-   * @param {string} state
    * @param {readonly Job[]} jobs
-   * @param {AbortSignal} signal
+   * @param {Omit<import("./run.js").ScoringOptions, "onProgress">} options
    */
-  async #run(state, jobs, signal) {
+  async #run(jobs, options) {
     const { view } = this;
-    const tally = { answered: 0, failed: 0, ms: /** @type {number[]} */ ([]) };
+    const { state, signal } = options;
     /** @type {"load" | "run"} */
     let step = "load";
+    let answered = 0;
     try {
       view.setRun(S.waitingForModel, 0);
       const engine = await this.load();
       step = "run";
       signal.throwIfAborted();
       await this.#prefill(engine, state, signal);
-      const began = performance.now();
-      view.setRun(S.answering(0, jobs.length), 0);
+      const present = jobs.filter(({ card }) => !card.removed);
+      view.setRun(S.answering(0, present.length), 0);
       const onProgress = () => {
-        view.setRun(S.answering(tally.answered, jobs.length), (tally.answered + tally.failed) / jobs.length);
-        if (tally.ms.length > 0) view.stats.showQuestions(median(tally.ms), performance.now() - began);
+        answered = scoring.answered;
+        view.setRun(S.answering(answered, present.length), (answered + scoring.failed) / present.length);
+        view.stats.showTime(scoring.ms);
       };
-      await scoreAll(engine, jobs, state, tally, { signal, onProgress });
-      this.#say(S.finished(tally.answered, tally.failed, performance.now() - began), 1);
+      const scoring = new Scoring(engine, { ...options, onProgress });
+      await scoring.run(present);
+      const ms = scoring.ms;
+      view.stats.showTime(ms);
+      view.stats.showCost(scoring.cost);
+      this.#say(S.finished(answered, scoring.failed, ms), 1);
     } catch (error) {
-      this.#runFailed(error, step, signal, tally.answered, jobs.length);
+      this.#runFailed(error, step, signal, answered, jobs.length);
     }
   }
 
   /**
-   * Reads the text, unless the engine holds it already.
+   * Reads the text; the engine keeps texts that it has read.
    * @param {Engine} engine @param {string} state @param {AbortSignal} signal
    */
   async #prefill(engine, state, signal) {
-    const { view } = this;
-    const reused = this.prefilled?.state === state;
-    if (!this.prefilled || !reused) {
-      view.setRun(S.readingText, 0);
-      this.prefilled = null;
-      const { tokens, ms } = await engine.prefill(state, { signal });
-      this.prefilled = { state, tokens, ms };
-    }
-    view.stats.showPrefill(this.prefilled, reused);
+    this.view.setRun(S.readingText, 0);
+    this.view.stats.showPrefill(await engine.prefill(state, { signal }));
   }
 
   /**
@@ -255,7 +248,6 @@ class Page {
     if (errorCode(error) === "DEVICE_LOST") {
       this.engine?.then((engine) => engine.close());
       this.engine = null;
-      this.prefilled = null;
       this.view.loading.showHalted(S.loadFailed);
     }
     this.#say(S.runFailed, 0);

@@ -10,8 +10,16 @@ import { S, formatMs, formatProbability } from "./strings.js";
 /** @typedef {import("./draft.js").Draft} Draft */
 /** @typedef {import("./draft.js").Kind} Kind */
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
-/** @typedef {import("../index.js").Scored} Answer */
-/** @typedef {{wire: string, state: string, answer: Answer}} Outcome the answer, and to what it is the answer */
+/** @typedef {import("../index.js").Ordered} Answer */
+
+/**
+ * @typedef {object} Outcome
+ * @property {string} wire the question that this is the answer to
+ * @property {string} state the text that it is about
+ * @property {import("./run.js").Reading} reading how it was read
+ * @property {Answer} answer
+ * @property {number} ms from the start of the scoring until the answer was there
+ */
 /** @typedef {"idle" | "waiting" | "running"} Phase */
 
 /** Above this many options the list scrolls inside its card. */
@@ -27,6 +35,18 @@ let cardCount = 0;
  */
 function namesOf(draft) {
   return draft.kind === "noul" ? [S.yes, S.no] : draft.options.map((option) => option.name);
+}
+
+/**
+ * How many orders of the options were read, and how many of them have the card's answer first. Empty where the
+ * options were not listed, and so had no order.
+ * @param {Outcome | null} outcome
+ */
+function orders(outcome) {
+  if (!outcome || outcome.reading === "texts") return h("span", { class: "orders" });
+  const { orderings_used: used, flip_rate: flipRate } = outcome.answer;
+  const attributes = { class: "orders", "data-orders": used, "data-flip-rate": flipRate };
+  return h("span", { ...attributes, title: S.ordersHint }, S.orders(used, Math.round(used * (1 - flipRate))));
 }
 
 export class QuestionCard {
@@ -266,14 +286,19 @@ export class QuestionCard {
    * @param {boolean} old
    */
   #foot(outcome, old) {
-    const notes = { idle: old ? S.olderText : "", waiting: S.waiting, running: S.running };
-    const cost = outcome ? S.cost(outcome.answer.tokens, outcome.answer.ms) : S.none;
-    return h(
-      "footer",
-      { class: "card-foot" },
-      h("span", { class: `note ${this.phase}` }, notes[this.phase]),
-      h("span", { class: "cost", "data-ms": outcome?.answer.ms }, cost),
-    );
+    return h("footer", { class: "card-foot" }, orders(outcome), this.#note(outcome, old));
+  }
+
+  /**
+   * When the answer came, or else what is more important to know.
+   * @param {Outcome | null} outcome
+   * @param {boolean} old
+   */
+  #note(outcome, old) {
+    const time = outcome ? S.answeredAfter(outcome.ms) : S.none;
+    const texts = { idle: old ? S.olderText : time, waiting: S.waiting, running: S.running };
+    const title = outcome ? S.answeredAfterHint : null;
+    return h("span", { class: `note ${this.phase}`, "data-ms": outcome?.ms, title }, texts[this.phase]);
   }
 
   #form() {

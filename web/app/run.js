@@ -1,49 +1,129 @@
-// Runs questions against an engine, one after another, and reports each result as it comes. Knows no DOM.
+// Asks an engine questions in packed runs, and gives each card its answer as it comes. Knows no DOM.
 
+import { parseQuestion } from "../questions.js";
 import { errorCode } from "./failure.js";
 
 /** @typedef {import("../index.js").Engine} Engine */
+/** @typedef {import("../index.js").Ordered} Ordered */
+/** @typedef {import("../index.js").ScoreAllOptions} ScoreAllOptions */
 /** @typedef {import("./card.js").QuestionCard} QuestionCard */
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
 /** @typedef {{card: QuestionCard, wire: WireQuestion}} Job a question as it stood when the run began */
-/** @typedef {{answered: number, failed: number, ms: number[]}} Tally */
+/** @typedef {{tokensRun: number, tokensSaved: number, runs: number}} Cost */
+
+/**
+ * @typedef {object} ScoringOptions
+ * @property {string} state the prefilled text
+ * @property {Reading} reading
+ * @property {AbortSignal} signal
+ * @property {() => void} onProgress called after each answer and each failure
+ */
+
+/**
+ * The ways of reading answers that the page offers; `READINGS` says what each one asks of the engine.
+ * @typedef {"texts" | "orders" | "order"} Reading
+ */
+
+/** @type {Readonly<Record<Reading, Pick<ScoreAllOptions, "readout" | "orderings">>>} */
+const READINGS = {
+  texts: { readout: "text" },
+  orders: { readout: "labels", orderings: "auto" },
+  order: { readout: "labels", orderings: 1 },
+};
 
 /** After these the remaining questions cannot be answered either. */
 const ENDS_RUN = new Set(["ABORTED", "DEVICE_LOST"]);
 
-/**
- * Scores each job against the prefilled state. A question that fails does not stop the others; an abort or a
- * lost device does, and is thrown on. `tally` is updated in place, so it is right after a throw too.
- * @param {Engine} engine
- * @param {readonly Job[]} jobs
- * @param {string} state the prefilled text
- * @param {Tally} tally
- * @param {{signal: AbortSignal, onProgress: () => void}} options
- */
-export async function scoreAll(engine, jobs, state, tally, { signal, onProgress }) {
-  for (const { card, wire } of jobs) {
-    if (card.removed) continue;
-    card.setPhase("running");
+/** One round of answers about the prefilled text. Its figures are right after a throw too. */
+export class Scoring {
+  /**
+   * @param {Engine} engine
+   * @param {ScoringOptions} options
+   */
+  constructor(engine, options) {
+    this.engine = engine;
+    this.options = options;
+    this.began = performance.now();
+    this.answered = 0;
+    this.failed = 0;
+    /** @type {Cost | null} null once a call failed midway, as what it had run is not known */
+    this.cost = { tokensRun: 0, tokensSaved: 0, runs: 0 };
+  }
+
+  /** Milliseconds since the scoring began. */
+  get ms() {
+    return performance.now() - this.began;
+  }
+
+  /**
+   * Answers all jobs. A question that fails does not stop the others; an abort or a lost device does, and is
+   * thrown on.
+   * @param {readonly Job[]} jobs
+   */
+  async run(jobs) {
+    const valid = jobs.filter((job) => this.#isValid(job));
+    if (valid.length > 0) await this.#ask(valid);
+  }
+
+  /**
+   * Tells an invalid question's card, since one such question would be the end of the packed call.
+   * @param {Job} job
+   */
+  #isValid(job) {
     try {
-      const answer = await engine.score(wire, { signal });
-      card.setOutcome({ wire: JSON.stringify(wire), state, answer });
-      tally.answered += 1;
-      tally.ms.push(answer.ms);
+      parseQuestion(job.wire);
+      return true;
+    } catch (error) {
+      this.#fail(job, error);
+      return false;
+    }
+  }
+
+  /**
+   * All jobs in one call. Where that fails, those without an answer one by one, so that only the culprit fails.
+   * @param {readonly Job[]} jobs
+   */
+  async #ask(jobs) {
+    const { reading, signal } = this.options;
+    const open = new Set(jobs);
+    for (const { card } of jobs) card.setPhase("running");
+    /** @param {number} index @param {Ordered} answer */
+    const onAnswer = (index, answer) => {
+      open.delete(jobs[index]);
+      this.#answer(jobs[index], answer);
+    };
+    try {
+      const questions = jobs.map((job) => job.wire);
+      this.#count(await this.engine.scoreAll(questions, { ...READINGS[reading], signal, onAnswer }));
     } catch (error) {
       if (ENDS_RUN.has(errorCode(error))) throw error;
-      card.setFailure(wire, error);
-      tally.failed += 1;
+      if (open.size < jobs.length) this.cost = null;
+      if (jobs.length === 1) return this.#fail(jobs[0], error);
+      for (const { card } of open) card.setPhase("waiting");
+      for (const job of open) await this.#ask([job]);
     }
-    onProgress();
   }
-}
 
-/**
- * @param {readonly number[]} values at least one
- * @returns {number}
- */
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  /** @param {import("../index.js").ScoredAll} done */
+  #count(done) {
+    if (!this.cost) return;
+    this.cost.tokensRun += done.tokens_run;
+    this.cost.tokensSaved += done.tokens_saved;
+    this.cost.runs += done.runs;
+  }
+
+  /** @param {Job} job @param {Ordered} answer */
+  #answer({ card, wire }, answer) {
+    const { state, reading } = this.options;
+    card.setOutcome({ wire: JSON.stringify(wire), state, reading, answer, ms: this.ms });
+    this.answered += 1;
+    this.options.onProgress();
+  }
+
+  /** @param {Job} job @param {unknown} error */
+  #fail({ card, wire }, error) {
+    card.setFailure(wire, error);
+    this.failed += 1;
+    this.options.onProgress();
+  }
 }

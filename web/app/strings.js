@@ -48,6 +48,17 @@ function megabytes(bytes) {
 /** An error of a kind that the library does not name. */
 export const UNEXPECTED = "UNEXPECTED";
 
+/**
+ * In how many of several orders the answer shown comes first.
+ * @param {number} used at least two
+ * @param {number} agreeing
+ */
+function agreement(used, agreeing) {
+  if (agreeing === used) return used === 2 ? "both agree" : "all agree";
+  if (agreeing === 0) return "none agrees";
+  return agreeing === 1 ? "1 agrees" : `${formatCount(agreeing)} agree`;
+}
+
 export const S = {
   title: "typedecide",
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
@@ -110,18 +121,46 @@ export const S = {
   confidence: (confidence) => `confidence ${decimal.format(confidence)}`,
   /** @param {number} value @param {number} top */
   mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
-  /** @param {number} tokens @param {number} ms */
-  cost: (tokens, ms) => `${formatCount(tokens)} tokens, ${formatMs(ms)}`,
+  /** @param {number} ms since the scoring of all questions began */
+  answeredAfter: (ms) => `after ${formatMs(ms)}`,
+  answeredAfterHint:
+    "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
+  /** @param {number} used @param {number} agreeing */
+  orders: (used, agreeing) =>
+    used === 1 ? "1 order read" : `${formatCount(used)} orders read, ${agreement(used, agreeing)}`,
+  ordersHint: "Orders of the options that were read; those that agree give this answer on their own too.",
   optionsRegion: "Options and their probabilities",
 
   stats: {
     heading: "Cost of this run",
-    tokens: "Tokens in the text",
+    tokens: "Text tokens",
     prefill: "Text read in",
-    median: "Median question",
-    total: "Questions, together",
-    reused: "kept",
-    reusedHint: "The text has not changed, so it was not read again.",
+    answers: "All answers in",
+    tokensRun: "Tokens run",
+    tokensSaved: "Tokens saved",
+    runs: "Packed runs",
+    kept: "kept",
+    keptHint: "This text was read before and is still in memory, so it was not read again.",
+    tokensRunHint:
+      "Tokens of all questions, with every option text or order that was read, without those saved.",
+    tokensSavedHint:
+      "Questions, option texts and orders that start alike share those tokens: they are run once.",
+  },
+
+  readingLegend: "How answers are read",
+  readings: {
+    texts: {
+      label: "Option texts",
+      hint: "Weighs each option's own name as the answer. No list, so no order; descriptions are not read. Best for small models.",
+    },
+    orders: {
+      label: "Letters, several orders",
+      hint: "Lists the options under letters, in up to four orders, and pools the answers: small models favour places in a list.",
+    },
+    order: {
+      label: "Letters, one order",
+      hint: "Lists the options under letters once, as they stand, so their places count too.",
+    },
   },
 
   idle: "Loading starts …",

@@ -6,6 +6,10 @@ import { S, formatCount, formatMs } from "./strings.js";
 import { describeError } from "./failure.js";
 
 /** @typedef {"load" | "run" | "sample"} AlertKind */
+/** @typedef {import("./run.js").Reading} Reading */
+
+/** @type {readonly Reading[]} the first is the one chosen at the start */
+const READINGS = ["texts", "orders", "order"];
 
 export class View {
   constructor() {
@@ -32,6 +36,8 @@ export class View {
     this.cards = h("div", { class: "cards" });
     this.count = h("span", { class: "hint" });
     this.add = h("button", { type: "button", class: "add" }, S.addQuestion);
+    /** @type {Reading} */
+    this.reading = READINGS[0];
     this.empty = h("p", { class: "hint", hidden: true }, S.noQuestions);
     this.stats = statList();
   }
@@ -92,9 +98,35 @@ export class View {
       "section",
       { class: "question-part", "aria-labelledby": "questions-heading" },
       h("div", { class: "part-head" }, h("h2", { id: "questions-heading" }, S.questionsHeading), this.count),
+      h(
+        "fieldset",
+        { class: "readings" },
+        h("legend", {}, S.readingLegend),
+        ...READINGS.map((reading) => this.#readingChoice(reading)),
+      ),
       this.empty,
       this.cards,
       this.add,
+    );
+  }
+
+  /** @param {Reading} reading */
+  #readingChoice(reading) {
+    const id = `reading-${reading}`;
+    const { label, hint } = S.readings[reading];
+    return h(
+      "div",
+      { class: "reading" },
+      h("input", {
+        type: "radio",
+        name: "reading",
+        id,
+        "aria-describedby": `${id}-hint`,
+        checked: reading === this.reading,
+        onchange: () => (this.reading = reading),
+      }),
+      h("label", { for: id }, label),
+      h("p", { id: `${id}-hint`, class: "hint" }, hint),
     );
   }
 
@@ -174,23 +206,37 @@ export class View {
 /** The figures of a run: fixed places, filled in as they become known. */
 function statList() {
   const names = S.stats;
-  const values = { tokens: stat(), prefill: stat(), median: stat(), total: stat() };
+  const values = {
+    tokens: stat(),
+    prefill: stat(),
+    answers: stat(),
+    tokensRun: stat(),
+    tokensSaved: stat(),
+    runs: stat(),
+  };
+  values.tokensRun.title = names.tokensRunHint;
+  values.tokensSaved.title = names.tokensSavedHint;
   const rows = /** @type {(keyof typeof values)[]} */ (Object.keys(values)).map((key) =>
     h("div", { "data-stat": key }, h("dt", {}, names[key]), values[key]),
   );
   const element = h("dl", { class: "stats", "aria-label": names.heading }, ...rows);
   return {
     element,
-    /** @param {{tokens: number, ms: number}} prefill @param {boolean} reused whether it was computed by an earlier run */
-    showPrefill({ tokens, ms }, reused) {
+    /** @param {import("../index.js").Prefilled} prefilled */
+    showPrefill({ tokens, kept, ms }) {
       values.tokens.textContent = formatCount(tokens);
-      values.prefill.textContent = reused ? `${formatMs(ms)} (${names.reused})` : formatMs(ms);
-      values.prefill.title = reused ? names.reusedHint : "";
+      values.prefill.textContent = kept ? `${formatMs(ms)} (${names.kept})` : formatMs(ms);
+      values.prefill.title = kept ? names.keptHint : "";
     },
-    /** @param {number} median @param {number} total */
-    showQuestions(median, total) {
-      values.median.textContent = formatMs(median);
-      values.total.textContent = formatMs(total);
+    /** @param {number} ms since the scoring began */
+    showTime(ms) {
+      values.answers.textContent = formatMs(ms);
+    },
+    /** @param {import("./run.js").Cost | null} cost null where it is not known */
+    showCost(cost) {
+      values.runs.textContent = cost ? formatCount(cost.runs) : S.none;
+      values.tokensRun.textContent = cost ? formatCount(cost.tokensRun) : S.none;
+      values.tokensSaved.textContent = cost ? formatCount(cost.tokensSaved) : S.none;
     },
     clear() {
       for (const value of Object.values(values)) value.textContent = S.none;
