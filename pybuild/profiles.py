@@ -61,8 +61,14 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile_of(name: str) -> Profile:
-    """The profile of a model by its source's name; a cut-down model has that of the whole one."""
+    """The profile of a model by its source's name.
+
+    A cut-down model gets the readout of the whole one, but no examples: it learns nothing from them, and the slow
+    devices that it is for would read them for nothing.
+    """
     for known, profile in PROFILES.items():
-        if name == known or name.startswith(f"{known}-"):
+        if name == known:
             return profile
+        if name.startswith(f"{known}-"):
+            return Profile(profile.readout)
     return Profile()

@@ -12,7 +12,8 @@ import pytest
 
 from pybuild.bundle import build
 from pybuild.labels import find_labels
-from pybuild.sources import load_source
+from pybuild.profiles import profile_of
+from pybuild.sources import DEFAULT_MODEL, load_source
 from tests.conftest import FIXTURES, ROOT
 from typedecide.bundle import Bundle
 from typedecide.errors import UnsupportedError
@@ -94,3 +95,11 @@ def test_command_line_reports_errors_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("pybuild: SOURCE:") and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_profiles_say_how_a_model_is_asked() -> None:
+    whole, cut, other = (profile_of(name) for name in (DEFAULT_MODEL, f"{DEFAULT_MODEL}-4l", "some-model"))
+    assert whole.readout == cut.readout == "text" and other.readout == "labels"
+    assert whole.head.count("\nAnswer: ") == len(whole.examples) == 4
+    assert cut.head == other.head and "Answer:" not in cut.head
+    assert all(profile.head.count("{state}") == 1 for profile in (whole, cut, other))

@@ -112,7 +112,8 @@ def test_whole_default_model_on_software_webgpu(dist: Path) -> None:
     ):
         tokens = engine.prefill(state).tokens
         native.prefill(state)
-        assert 30 <= tokens <= 50
+        # The constant head, with its worked examples, and about 25 tokens of the text itself.
+        assert 150 <= tokens <= 200
         worst = 0.0
         for question in QUESTIONS[:2]:
             worst = max(worst, difference(engine.score(question), native.score(question)))
