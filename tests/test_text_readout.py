@@ -108,8 +108,13 @@ def test_blank_evidence_is_scored_once(dist_fp32_4l: Path) -> None:
         engine.prefill(STATE)
         first = engine.score_all(QUESTIONS, readout="text")
         again = engine.score_all(QUESTIONS, readout="text")
-    assert again.answers == first.answers
-    assert again.tokens_run * 2 == first.tokens_run
+        # What is kept of blank evidence does not depend on what else was asked, nor in which order.
+        engine.release()
+        engine.prefill(STATE)
+        engine.score_all(QUESTIONS[::-2], readout="text")
+        mixed = engine.score_all(QUESTIONS, readout="text")
+    assert again.answers == first.answers == mixed.answers
+    assert again.tokens_run < first.tokens_run and again.runs < first.runs
 
 
 def test_unknown_readout_is_named(engine: NativeEngine) -> None:

@@ -254,10 +254,11 @@ class NativeEngine:
         state = self._current()
         new = [q for q in dict.fromkeys(questions) if q not in self._blank_scores]
         cost = Totals(0, 0, 0)
-        if new:
-            blank = self._blank_state()
-            scores, cost = self._text_scores(blank, new, budget, lambda *_: None)
-            self._blank_scores.update(zip(new, scores, strict=True))
+        for question in new:
+            # In a run of its own: what is kept must not depend on what was asked along with it, not by the last bit.
+            (scores,), one = self._text_scores(self._blank_state(), [question], budget, lambda *_: None)
+            self._blank_scores[question] = scores
+            cost = Totals(cost.tokens + one.tokens, cost.saved + one.saved, cost.runs + one.runs)
         answers: dict[int, Debiased] = {}
 
         def take(index: int, scores: list[float]) -> None:

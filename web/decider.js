@@ -283,12 +283,15 @@ export class Decider {
     );
     const fresh = new Map(keys.map((key, i) => [key, questions[i]]));
     for (const key of this.blankScores.keys()) fresh.delete(key);
-    let cost = { tokens: 0, saved: 0, runs: 0 };
-    if (fresh.size > 0) {
-      const names = [...fresh.keys()];
-      const take = (/** @type {number} */ i, /** @type {number[]} */ scores) =>
-        void this.blankScores.set(names[i], scores);
-      cost = await this.#textScores(await this.#blankState(), [...fresh.values()], run, take);
+    const cost = { tokens: 0, saved: 0, runs: 0 };
+    // Each in a run of its own: what is kept must not depend on what was asked along with it, not by the last bit.
+    for (const [key, question] of fresh) {
+      const take = (/** @type {number} */ _, /** @type {number[]} */ scores) =>
+        void this.blankScores.set(key, scores);
+      const { tokens, saved, runs } = await this.#textScores(await this.#blankState(), [question], run, take);
+      cost.tokens += tokens;
+      cost.saved += saved;
+      cost.runs += runs;
     }
     const answers = /** @type {Ordered[]} */ (new Array(questions.length));
     const total = await this.#textScores(state, questions, run, (i, scores) => {
