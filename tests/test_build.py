@@ -54,7 +54,13 @@ def test_manifest_says_what_a_format_costs(dist: Path) -> None:
     assert drift["prompts"] >= 50
     assert 0 < drift["max"] <= 0.03 and not drift["large"]
     assert bundle.model["licence"] == "Apache-2.0"
-    assert bundle.limits == {"context": 8192, "max_options": 255, "max_levels": 10}
+    assert bundle.limits == {
+        "context": 8192,
+        "max_options": 255,
+        "max_levels": 10,
+        "rotation_budget": 4,
+        "run_tokens": 512,
+    }
 
 
 def test_unchanged_bundle_is_left_alone(dist: Path) -> None:
