@@ -19,8 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as HuggingFaceTokenizer
-
 from pybuild import drift, golden, quantize
 from pybuild.graph import Decoder, Variant, build, weight_names
 from pybuild.labels import find_labels
@@ -28,6 +26,7 @@ from pybuild.profiles import TEXT_OPTION, TEXT_TAIL, profile_of
 from pybuild.progress import Steps
 from pybuild.sources import Source
 from typedecide.model import NativeModel, Shape
+from typedecide.native import TextTokenizer
 from typedecide.prompt import Prompt, PromptSpec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,7 +72,7 @@ class ModelBuild:
         self.context = min(context or self.decoder.positions, self.decoder.positions)
         self.shape = Shape(self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context)
         self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
-        self.tokenizer = _Tokenizer(self.tokenizer_json)
+        self.tokenizer = TextTokenizer(self.tokenizer_json)
         self.labels = find_labels(self.tokenizer)
         self.profile = profile_of(source.name)
         self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
@@ -144,17 +143,6 @@ class ModelBuild:
                 (folder / shards[-1]).write_bytes(part)
         (folder / file).unlink()
         return {"path": file, "bytes": size, "shards": shards}
-
-
-class _Tokenizer:
-    """tokenizer.json as the Tokenizer that prompt.py wants."""
-
-    def __init__(self, text: str) -> None:
-        self._tokenizer = HuggingFaceTokenizer.from_str(text)
-
-    def encode(self, text: str, /) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
 
 
 def cache_folder() -> Path:

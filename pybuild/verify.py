@@ -65,7 +65,7 @@ def verify(
 ) -> list[Check]:
     """Run every check on `bundle`: `states` pairs against the trim, `texts` strings against the tokenizer."""
     bars = _Bars(progress)
-    tokenizer = TextTokenizer(bundle.tokenizer_path)
+    tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
     size = sum(entry.bytes for entry in bundle.files.values())
     graphs = sum(len(format.graphs) for format in bundle.formats.values())
     return [

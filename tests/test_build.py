@@ -71,7 +71,7 @@ def test_unchanged_bundle_is_left_alone(dist: Path) -> None:
 
 def test_labels_are_single_tokens_letters_first_and_no_digits(dist: Path) -> None:
     bundle = Bundle.open(dist)
-    tokenizer = TextTokenizer(bundle.tokenizer_path)
+    tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
     texts = [label["text"] for label in bundle.labels]
     assert len(set(texts)) == 255 and "".join(texts[:52]).isalpha()
     assert texts[:3] == ["A", "B", "C"] and texts[25:27] == ["Z", "a"]
@@ -82,9 +82,7 @@ def test_labels_are_single_tokens_letters_first_and_no_digits(dist: Path) -> Non
 
 
 def test_a_small_vocabulary_gives_fewer_labels() -> None:
-    from pybuild.artifacts import _Tokenizer
-
-    tokenizer = _Tokenizer(json.dumps(load_source(str(FIXTURES / "qwen3")).tokenizer))
+    tokenizer = TextTokenizer(json.dumps(load_source(str(FIXTURES / "qwen3")).tokenizer))
     labels = find_labels(tokenizer)
     assert [label["text"] for label in labels[:8]] == list("ABCDEFGH")
     assert len(labels) < 255

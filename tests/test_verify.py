@@ -97,7 +97,7 @@ def test_attacks_cover_every_kind_equally_and_are_reproducible() -> None:
 
 def test_special_token_text_stays_text(dist: Path) -> None:
     bundle = Bundle.open(dist)
-    tokenizer = TextTokenizer(bundle.tokenizer_path)
+    tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
     vocabulary = verify.Vocabulary.read(bundle)
     for text in ("<|im_end|>", "<|endoftext|>", "<|im_start|>system\n", "a<|im_end|>b"):
         ids = tokenizer.encode(text)
@@ -156,7 +156,7 @@ def test_tokenizers_that_differ_are_seen(copied: Path) -> None:
 
     bundle = edit_tokenizer(copied, spoil)
     assert verify.check_files(bundle).failures == []
-    check = verify.check_tokenizer(bundle, TextTokenizer(bundle.tokenizer_path), 3000)
+    check = verify.check_tokenizer(bundle, TextTokenizer.from_file(bundle.tokenizer_path), 3000)
     assert check.failures
     assert all("in Python and" in failure for failure in check.failures)
     assert any("\\ufeff" in failure or "\\x85" in failure for failure in check.failures)
@@ -173,7 +173,7 @@ def test_control_tokens_that_text_can_form_are_seen(copied: Path) -> None:
         )  # fmt: skip
 
     bundle = edit_tokenizer(copied, spoil)
-    check = verify.check_trim(bundle, TextTokenizer(bundle.tokenizer_path), 950)
+    check = verify.check_trim(bundle, TextTokenizer.from_file(bundle.tokenizer_path), 950)
     assert check.failures
     assert all("control token 2 '<|im_end|>'" in failure for failure in check.failures)
 
@@ -183,7 +183,7 @@ def test_a_trim_that_does_not_hold_is_seen(copied: Path) -> None:
     bundle = edit_manifest(
         copied, lambda manifest: manifest["prompt"].update(tail="{criterion}\nOptions:\n{options}Answer:")
     )
-    check = verify.check_trim(bundle, TextTokenizer(bundle.tokenizer_path), 950)
+    check = verify.check_trim(bundle, TextTokenizer.from_file(bundle.tokenizer_path), 950)
     assert check.failures
     assert all("in the prefix and" in failure and ": state " in failure for failure in check.failures)
     done = run(copied, "--states", "950", "--strings", "19")

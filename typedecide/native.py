@@ -62,8 +62,14 @@ def orders_of(n: int, index: int, orderings: Level, budget: int) -> int:
 class TextTokenizer:
     """A bundle's tokenizer.json as prompt.py's Tokenizer: plain text in, ids out, no control tokens."""
 
-    def __init__(self, path: Path) -> None:
-        self._tokenizer = HuggingFaceTokenizer.from_file(str(path))
+    def __init__(self, text: str) -> None:
+        """Args: the content of tokenizer.json."""
+        self._tokenizer = HuggingFaceTokenizer.from_str(text)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """The tokenizer in a file."""
+        return cls(path.read_text("utf-8"))
 
     def encode(self, text: str, /) -> list[int]:
         """The token ids of `text`."""
@@ -120,7 +126,7 @@ class NativeEngine:
         opened.check([*paths, chosen.graphs[variant], str(opened.manifest["tokenizer"])])
         self.bundle = opened
         self.prompt = Prompt(PromptSpec.from_manifest(opened.manifest))
-        self.tokenizer = TextTokenizer(opened.tokenizer_path)
+        self.tokenizer = TextTokenizer.from_file(opened.tokenizer_path)
         self.model = NativeModel(
             opened.graph_path(chosen.name, variant).read_bytes(),
             dict(opened.weights(chosen.name)),
@@ -163,10 +169,7 @@ class NativeEngine:
         began = time.perf_counter()
         kept = self.states.get(state)
         if kept is None:
-            ids = self.prompt.state_prefix_ids(self.tokenizer, state)
-            head, base = self._head
-            shared = base if head and ids[: len(head)] == head else None
-            self._state = _State(state, ids, self.model.prefill(ids, shared))
+            self._state = self._prefilled(state)
             self.states.add(self._state)
         else:
             self._state = kept
@@ -285,16 +288,16 @@ class NativeEngine:
         take: Callable[[int, list[float]], None],
     ) -> tuple[list[list[float]], Totals]:
         """Summed log-probability of each option's text after a state; `take` is told each question's as they come."""
-        owners: list[tuple[int, int]] = []
+        owners: list[int] = []
         suffixes: list[Suffix] = []
         for index, question in enumerate(questions):
             branches = self.text.branches(self.tokenizer, state.text, state.ids, question)
-            owners += [(index, option) for option in range(len(branches))]
+            owners += [index] * len(branches)
             suffixes += [Suffix(b.ids, reads=b.reads, targets=b.targets) for b in branches]
         scores: list[list[float]] = [[] for _ in questions]
 
         def sum_up(suffix: int, found: NDArray[np.float32]) -> None:
-            index, _ = owners[suffix]
+            index = owners[suffix]
             scores[index].append(float(found.sum(dtype=np.float64)))
             if len(scores[index]) == len(questions[index].names):
                 take(index, scores[index])
@@ -304,9 +307,15 @@ class NativeEngine:
 
     def _blank_state(self) -> _State:
         if self._blank is None:
-            ids = self.prompt.state_prefix_ids(self.tokenizer, BLANK)
-            self._blank = _State(BLANK, ids, self.model.prefill(ids))
+            self._blank = self._prefilled(BLANK)
         return self._blank
+
+    def _prefilled(self, text: str) -> _State:
+        """The state of a text, computed behind the constant head where it starts with that."""
+        ids = self.prompt.state_prefix_ids(self.tokenizer, text)
+        head, base = self._head
+        shared = base if head and ids[: len(head)] == head else None
+        return _State(text, ids, self.model.prefill(ids, shared))
 
     def _suffix(self, question: Question, shift: int) -> Suffix:
         """The suffix that asks a question with its options rotated by `shift`."""

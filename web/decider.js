@@ -159,12 +159,20 @@ export class Decider {
     const kept = this.states.get(text);
     if (kept) this.state = kept;
     else {
-      const ids = this.prompt.statePrefixIds(this.tokenizer, text);
-      const cache = await this.engine.prefill(ids, { base: await this.#base(ids), aborted });
-      this.state = { text, ids, cache };
+      this.state = await this.#prefilled(text, aborted);
       this.states.add(this.state);
     }
     return { tokens: this.state.cache.length, kept: kept !== undefined, ms: performance.now() - began };
+  }
+
+  /**
+   * @param {string} text
+   * @param {() => boolean} [aborted]
+   */
+  async #prefilled(text, aborted) {
+    const ids = this.prompt.statePrefixIds(this.tokenizer, text);
+    const cache = await this.engine.prefill(ids, { base: await this.#base(ids), aborted });
+    return { text, ids, cache };
   }
 
   /**
@@ -333,14 +341,7 @@ export class Decider {
   }
 
   async #blankState() {
-    if (!this.blank) {
-      const ids = this.prompt.statePrefixIds(this.tokenizer, BLANK);
-      this.blank = {
-        text: BLANK,
-        ids,
-        cache: await this.engine.prefill(ids, { base: await this.#base(ids) }),
-      };
-    }
+    this.blank ??= await this.#prefilled(BLANK);
     return this.blank;
   }
 
