@@ -1,24 +1,41 @@
-"""`python -m bench NAME`: run one benchmark in the page's engine, in headless Chromium."""
+"""`python -m bench NAME`: run one benchmark, in headless Chromium or natively; without a name, run them all."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+import time
 from collections.abc import Sequence
 
-from bench import common, logit_cost, packing, shared_check
+from bench import common, flips, logit_cost, main_thread, memory, packing, shared_check
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost, packing)
+BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread)
 
-_EPILOG = """Each run prints its figures and writes bench/results/NAME-DEVICE-FORMAT.json, with processor, versions and
-date. The bundle is built when it is missing.
+SUITE: tuple[tuple[str, ...], ...] = (
+    ("shared_check", "--device", "wasm", "--format", "fp32"),
+    ("logit_cost", "--device", "wasm", "--format", "int8"),
+    ("packing", "--device", "wasm", "--format", "fp32"),
+    ("flips", "--device", "native", "--format", "fp32"),
+    ("memory", "--device", "wasm", "--format", "int8"),
+    ("main_thread", "--device", "wasm", "--format", "int8"),
+)
+"""What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
+
+_EPILOG = """Each run prints its figures and writes bench/results/NAME-DEVICE-FORMAT.json, with processor, versions,
+date and its own command; most draw a plot beside it. The bundle is built when it is missing. Without a benchmark's name
+all of them run, one after another.
 
 examples:
   python -m bench shared_check --device wasm --format fp32 --json -
   python -m bench shared_check --device webgpu --format fp32 --layers 4
   python -m bench logit_cost --device wasm --format int8
   python -m bench packing --device wasm --format fp32 --json -
+  python -m bench flips --device native --json -
+  python -m bench memory --device wasm --json -
+  python -m bench main_thread --device wasm
+  python -m bench
 """
 
 
@@ -26,11 +43,11 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Benchmarks of the page's engine, in headless Chromium.",
+        description="Benchmarks of the page's engine in headless Chromium, and of the native one.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(required=True, metavar="benchmark")
+    commands = top.add_subparsers(dest="benchmark", metavar="[benchmark]")
     for module in BENCHES:
         about = (module.__doc__ or "").split("\n\n")[0]
         command = commands.add_parser(
@@ -40,15 +57,19 @@ def parser() -> argparse.ArgumentParser:
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        common.add_arguments(command)
+        common.add_arguments(command, module.DEVICES)
         module.add_arguments(command)
         command.set_defaults(func=module.run)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one benchmark; gives the exit status: 1 when it failed, 2 for arguments that do not fit together."""
-    args = parser().parse_args(arguments)
+    """Run one benchmark, or all; gives the exit status: 1 when one failed, 2 for arguments that do not fit together."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    args = parser().parse_args(given)
+    if args.benchmark is None:
+        return run_suite()
+    args.command = shlex.join(["python", "-m", "bench", *given])
     try:
         args.func(args)
     except common.ArgumentError as error:
@@ -58,6 +79,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error.code}: {error.message}", file=sys.stderr)
         return 1
     return 0
+
+
+def run_suite() -> int:
+    """Run every benchmark of the suite, also after one has failed; gives the worst exit status."""
+    worst = 0
+    for number, arguments in enumerate(SUITE, 1):
+        print(f"[{number}/{len(SUITE)}] python -m bench {shlex.join(arguments)}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        status = main(arguments)
+        worst = max(worst, status)
+        outcome = "done" if status == 0 else f"FAILED with status {status}"
+        print(
+            f"[{number}/{len(SUITE)}] {outcome} in {time.monotonic() - began:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+    return worst
 
 
 if __name__ == "__main__":

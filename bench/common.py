@@ -11,16 +11,18 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import typedecide
+from bench.probe import ProbedPage
 from pybuild.bundle import build
 from pybuild.sources import DEFAULT_MODEL
 from typedecide.bundle import Bundle
 from typedecide.errors import TypedecideError
+from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
 from typedecide.questions import Question, parse_questions
 
@@ -35,12 +37,14 @@ class ArgumentError(TypedecideError):
     code = "ARGUMENT"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every benchmark takes."""
-    parser.add_argument("--device", choices=("wasm", "webgpu"), default="wasm", help="default: wasm")
+def add_arguments(parser: argparse.ArgumentParser, devices: Sequence[str]) -> None:
+    """Add the arguments that every benchmark takes; `devices` are those it runs on, its usual one first."""
+    parser.add_argument("--device", choices=devices, default=devices[0], help=f"default: {devices[0]}")
     parser.add_argument("--format", default="int8", help="weight format: fp32, int8 or int4 (default: int8)")
     parser.add_argument("--layers", type=int, metavar="N", help="keep only the model's first N layers")
-    parser.add_argument("--threads", type=int, metavar="N", help="WASM threads (default: the page's)")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads on the CPU (default: the engine's own)"
+    )
     parser.add_argument(
         "--bundle",
         type=Path,
@@ -77,10 +81,18 @@ def find_bundle(args: argparse.Namespace) -> Path:
     return bundle
 
 
-def open_engine(args: argparse.Namespace, bundle: Path) -> PageEngine:
+def open_page(args: argparse.Namespace, bundle: Path) -> ProbedPage:
     """The page's engine on the device and format asked for."""
     print(f"loading {args.format} on {args.device}", file=sys.stderr, flush=True)
-    return PageEngine(bundle, args.device, args.format, threads=args.threads)
+    return ProbedPage(bundle, args.device, args.format, threads=args.threads)
+
+
+def open_engine(args: argparse.Namespace, bundle: Path) -> ProbedPage | NativeEngine:
+    """The engine that the device asks for: the page's, or the native one."""
+    if args.device != "native":
+        return open_page(args, bundle)
+    print(f"loading {args.format} natively", file=sys.stderr, flush=True)
+    return NativeEngine(bundle, args.format, threads=args.threads)
 
 
 def read_sample(bundle: Path) -> tuple[str, dict[str, Question]]:
@@ -94,9 +106,20 @@ def shorten(state: str) -> str:
     return state[: state.index(".") + 1]
 
 
-def describe(name: str, engine: PageEngine) -> dict[str, Any]:
-    """What every result says: what ran, on what, with which versions, and when."""
+def describe(name: str, engine: PageEngine | NativeEngine, seed: int | None = None) -> dict[str, Any]:
+    """What every result says: what ran, on what, with which versions, and when.
+
+    Args:
+        seed: of what the benchmark draws; None where it draws nothing.
+    """
     info = engine.info
+    if isinstance(engine, PageEngine):
+        runtime = {
+            "onnxruntime-web": f"{info['ort']['version']} ({info['ort']['build']})",
+            "chromium": engine.browser_version,
+        }
+    else:
+        runtime = {"onnxruntime": info["ort"]["version"]}
     return {
         "benchmark": name,
         "model": info["model"]["name"],
@@ -110,10 +133,10 @@ def describe(name: str, engine: PageEngine) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "versions": {
             "typedecide": typedecide.__version__,
-            "onnxruntime-web": f"{info['ort']['version']} ({info['ort']['build']})",
-            "chromium": engine.browser_version,
+            **runtime,
             "python": platform.python_version(),
         },
+        "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -140,7 +163,7 @@ def results_path(args: argparse.Namespace, name: str) -> Path | None:
 
 def publish(args: argparse.Namespace, result: Mapping[str, Any], summary: str) -> Path | None:
     """Print the results and write them; gives the path of the file, if one was written."""
-    text = json.dumps(result, indent=2, allow_nan=False)
+    text = json.dumps({**result, "command": args.command}, indent=2, allow_nan=False)
     if args.json == "-":
         print(text)
         return None

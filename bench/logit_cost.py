@@ -1,6 +1,7 @@
 """What does one question cost, by the length of its suffix?
 
-Holds the prefix fixed, lengthens the option texts, and fits milliseconds = fixed cost + cost per token.
+Holds the prefix fixed, lengthens the option texts, reads the letters in one order, and fits
+milliseconds = fixed cost + cost per token.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typedecide.page import PageEngine
 from typedecide.questions import Choice, Question
 
 NAME = "logit_cost"
+DEVICES = ("wasm", "webgpu")
 
 LENGTHS, REPEATS = (0, 4, 8, 16, 24, 32, 48, 64), 7
 QUICK_LENGTHS, QUICK_REPEATS = (0, 12, 24), 3
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     repeats = REPEATS
     if args.quick:
         state, lengths, repeats = common.shorten(state), QUICK_LENGTHS, QUICK_REPEATS
-    with common.open_engine(args, bundle) as engine:
+    with common.open_page(args, bundle) as engine:
         result = measure(engine, state, [lengthened(words) for words in lengths], repeats)
     path = common.publish(args, result, summarise(result))
     if path is not None:
@@ -79,11 +81,11 @@ def measure(engine: PageEngine, state: str, questions: Sequence[Question], repea
     """Time every question `repeats` times, by turns, so that a slow moment hits all lengths alike."""
     prefill = engine.prefill(state)
     # The first run of a shape compiles and allocates: it is no cost of the question.
-    tokens = [engine.score(question).tokens for question in questions]
+    tokens = [engine.score(question, 1, readout="labels").tokens for question in questions]
     times: list[list[float]] = [[] for _ in questions]
     for _ in range(repeats):
         for row, question in zip(times, questions, strict=True):
-            row.append(engine.score(question).ms)
+            row.append(engine.score(question, 1, readout="labels").ms)
     medians = [statistics.median(row) for row in times]
     return {
         **common.describe(NAME, engine),

@@ -21,6 +21,7 @@ from typedecide.questions import Choice, Noul, Question, Score
 from typedecide.results import DecisionEngine, ScoredAll
 
 NAME = "packing"
+DEVICES = ("wasm", "webgpu")
 
 Orders = Literal[1, 2, "all"]
 
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             )
     orders, repeats = (QUICK_ORDERS, QUICK_REPEATS) if args.quick else (ORDERS, REPEATS)
     cases = [make_case(questions[:count], level, repeats) for count in counts for level in orders]
-    with common.open_engine(args, bundle) as engine:
+    with common.open_page(args, bundle) as engine:
         result = measure(engine, common.shorten(state) if args.short else state, cases, repeats)
     path = common.publish(args, result, summarise(result))
     if path is not None:
@@ -162,7 +163,7 @@ def measure(engine: PageEngine, state: str, cases: Sequence[Case], repeats: int)
     prefill_ms = []
     for repeat in range(repeats):
         # A kept state would cost nothing.
-        engine.evaluate("(engine) => engine.release()")
+        engine.release()
         prefill_ms.append(engine.prefill(state).ms)
         for case in cases:
             _measure_case(engine, state, case, repeat)
@@ -199,7 +200,10 @@ def _measure_case(engine: DecisionEngine, state: str, case: Case, repeat: int) -
 
 def _ask_sequentially(engine: DecisionEngine, case: Case) -> tuple[float, int]:
     """Milliseconds and tokens of all suffixes, one run each."""
-    done = [engine.score(in_order(case.questions[index], shift)) for index, shift in case.prompts()]
+    done = [
+        engine.score(in_order(case.questions[index], shift), 1, readout="labels")
+        for index, shift in case.prompts()
+    ]
     return sum(scored.ms for scored in done), sum(scored.tokens for scored in done)
 
 

@@ -17,6 +17,7 @@ from typedecide.questions import Question
 from typedecide.results import Scored
 
 NAME = "shared_check"
+DEVICES = ("wasm", "webgpu")
 
 REPEATS = 3
 """Runs of each question and way in the long form; a drift is the largest of them, a time the median."""
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         )
     chosen = dict(islice(questions.items(), args.criteria))
     state, repeats = (common.shorten(state), 1) if args.quick else (state, REPEATS)
-    with common.open_engine(args, bundle) as engine:
+    with common.open_page(args, bundle) as engine:
         result = measure(engine, state, chosen, repeats)
     common.publish(args, result, summarise(result))
     return result
@@ -46,12 +47,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def measure(
     engine: PageEngine, state: str, questions: Mapping[str, Question], repeats: int
 ) -> dict[str, Any]:
-    """Score every question against the kept prefix and from the whole prompt, by turns."""
+    """Score every question by letters, against the kept prefix and from the whole prompt, by turns."""
     prefill = engine.prefill(state)
     rows: dict[str, list[tuple[Scored, Scored]]] = {key: [] for key in questions}
     for _ in range(repeats):
         for key, question in questions.items():
-            rows[key].append((engine.score(question), engine.score_full(state, question)))
+            cached = engine.score(question, 1, readout="labels")
+            rows[key].append((cached, engine.score_full(state, question)))
     drift = {key: max(_drift(*pair) for pair in pairs) for key, pairs in rows.items()}
     shared, full = (sum(_median_ms(pairs, way) for pairs in rows.values()) for way in (0, 1))
     return {

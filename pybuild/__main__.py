@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pybuild import bundle, serve, verify
+from pybuild import bundle, serve, tune, verify
 from typedecide.errors import TypedecideError
 
 
@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="pybuild", description="Build, verify and serve typedecide bundles."
     )
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    for module in (bundle, verify, serve):
+    for module in (bundle, verify, serve, tune):
         module.add_parser(subparsers)
     args = parser.parse_args(argv)
     try:

@@ -20,14 +20,22 @@ from pathlib import Path
 from typing import Any
 
 from pybuild import drift, golden, quantize
-from pybuild.graph import Decoder, Variant, build, weight_names
+from pybuild.graph import POINTER, Decoder, UnsupportedModelError, Variant, build, weight_names
 from pybuild.labels import find_labels
-from pybuild.profiles import TEXT_OPTION, TEXT_TAIL, profile_of
+from pybuild.profiles import (
+    POINTER_ANSWER,
+    POINTER_OPTION,
+    POINTER_TAIL,
+    TEXT_OPTION,
+    TEXT_TAIL,
+    profile_of,
+)
 from pybuild.progress import Steps
 from pybuild.sources import Source
 from typedecide.model import NativeModel, Shape
 from typedecide.native import TextTokenizer
 from typedecide.prompt import Prompt, PromptSpec
+from typedecide.readouts import readouts
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,13 +50,17 @@ PROMPT = {
     "option": "{label}. {option}\n",
     "text_tail": TEXT_TAIL,
     "text_option": TEXT_OPTION,
+    "pointer_tail": POINTER_TAIL,
+    "pointer_option": POINTER_OPTION,
+    "pointer_answer": POINTER_ANSWER,
 }
 
 _CODE = (
-    *("artifacts.py", "drift.py", "drift_prompts.json", "gguf_model.py", "golden.py", "graph.py"),
-    *("labels.py", "layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
+    *("adapter.py", "artifacts.py", "drift.py", "drift_prompts.json", "gguf_model.py", "golden.py"),
+    *("graph.py", "labels.py", "layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
     *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
-    *("../typedecide/questions.py", "../typedecide/readout.py"),
+    *("../typedecide/pointer.py", "../typedecide/questions.py", "../typedecide/readout.py"),
+    "../typedecide/readouts.py",
 )
 """Files that decide what a built model is."""
 
@@ -71,12 +83,21 @@ class ModelBuild:
         self.decoder = Decoder.from_config(source.config)
         self.context = min(context or self.decoder.positions, self.decoder.positions)
         self.shape = Shape(self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context)
+        self.pointer_width = _pointer_width(source, self.decoder)
         self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
         self.tokenizer = TextTokenizer(self.tokenizer_json)
         self.labels = find_labels(self.tokenizer)
         self.profile = profile_of(source.name)
         self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
-        self.prompt = Prompt(PromptSpec.from_manifest({"prompt": self.prompt_spec, "labels": self.labels}))
+        manifest = {
+            "model": {"pointer_width": self.pointer_width},
+            "prompt": self.prompt_spec,
+            "labels": self.labels,
+        }
+        self.prompt = Prompt(PromptSpec.from_manifest(manifest))
+        known = readouts(manifest, self.tokenizer)
+        # The option texts' readout would need blank evidence beside each prompt; letters show a format's cost as well.
+        self.readout = known.get("pointer", known["labels"])
 
     @cached_property
     def key(self) -> str:
@@ -122,7 +143,7 @@ class ModelBuild:
         data = {file: (folder / file).read_bytes() for file, _ in layout.files()}
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
             with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
-                found = drift.probabilities(model, self.prompt, self.tokenizer, advance)
+                found = drift.probabilities(model, self.prompt, self.readout, self.tokenizer, advance)
             cases = golden.golden_cases(model, self.tokenizer, [label["id"] for label in self.labels])
         facts = {
             "graphs": graphs,
@@ -143,6 +164,20 @@ class ModelBuild:
                 (folder / shards[-1]).write_bytes(part)
         (folder / file).unlink()
         return {"path": file, "bytes": size, "shards": shards}
+
+
+def _pointer_width(source: Source, decoder: Decoder) -> int | None:
+    """Values of one projection of the model's pointer: a query, a key of the same size and a bias; None without one."""
+    if POINTER not in source.weights.names():
+        return None
+    width, hidden = source.weights.get(POINTER).shape
+    if hidden != decoder.hidden or width < 3 or width % 2 == 0:
+        raise UnsupportedModelError(
+            f"{POINTER} is [{width}, {hidden}]; queries, keys and a bias for {decoder.hidden} values are [2 D + 1,"
+            f" {decoder.hidden}]",
+            value=[width, hidden],
+        )
+    return int(width)
 
 
 def cache_folder() -> Path:

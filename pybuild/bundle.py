@@ -34,8 +34,10 @@ from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
 
 WEB = ROOT / "web"
 
-RUN_TOKENS = 512
-"""Tokens of one packed run: large enough for fast matrix products, small enough to stream answers and to be aborted."""
+RUN_TOKENS = {"wasm": 256, "webgpu": 512, "native": 256}
+"""Tokens of one packed run on each device: large enough for fast matrix products, small enough to stream answers and to
+be aborted. On processors larger runs are no faster for each token, and each keeps an abort waiting for longer.
+"""
 
 ORT_BUILDS = {
     "jspi": ("ort.jspi.min.mjs", "ort-wasm-simd-threaded.jspi"),
@@ -156,6 +158,7 @@ def _manifest(
                 "context": shape.context,
             },
             "control_ids": list(model.source.control_ids),
+            **({} if model.pointer_width is None else {"pointer_width": model.pointer_width}),
         },
         "limits": {
             "context": shape.context,

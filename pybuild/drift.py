@@ -1,6 +1,7 @@
 """What a weight format costs: option probabilities against fp32 on a fixed set of prompts.
 
-The prompts are data (`drift_prompts.json`): states, and questions asked about each of them.
+The prompts are data (`drift_prompts.json`): states, and questions asked about each of them, in one order of their
+options.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from typedecide.model import NativeModel, Suffix
-from typedecide.prompt import Prompt, Tokenizer, suffix_after
+from typedecide.model import NativeModel
+from typedecide.prompt import Prompt, Tokenizer
 from typedecide.questions import parse_questions
 from typedecide.readout import softmax
+from typedecide.readouts import Readout
 
 LARGE = 0.05
 """Probability drift from which a format counts as lossy and says so."""
@@ -26,21 +28,21 @@ Probabilities = Sequence[Sequence[float]]
 def probabilities(
     model: NativeModel,
     prompt: Prompt,
+    readout: Readout,
     tokenizer: Tokenizer,
     advance: Callable[[], None] = lambda: None,
 ) -> Probabilities:
-    """Option probabilities of every (state, question), states outermost."""
+    """Option probabilities of every (state, question), states outermost, by a readout of one suffix a question."""
     fixed = json.loads(PROMPTS.read_text("utf-8"))
-    criteria = [question.criterion() for question in parse_questions(fixed["questions"]).values()]
+    questions = list(parse_questions(fixed["questions"]).values())
     result: list[Sequence[float]] = []
     for state in fixed["states"]:
         prefix = prompt.state_prefix_ids(tokenizer, state)
         cache = model.prefill(prefix)
-        suffixes = [
-            Suffix(suffix_after(prefix, prompt.full_ids(tokenizer, state, c)), prompt.label_ids(c))
-            for c in criteria
-        ]
-        result += [softmax(logits.tolist()) for logits in model.score(cache, suffixes)[0]]
+        suffixes = [one for question in questions for one in readout.suffixes(state, prefix, question, 0)]
+        found, _ = model.score(cache, suffixes)
+        for question, one in zip(questions, found, strict=True):
+            result.append(softmax(readout.reading(question, 0, [one])))
         advance()
     return result
 

@@ -5,15 +5,17 @@ prompts, questions or files other than the weight layout it is given.
 
 Inputs (S new tokens, P cached tokens, T = P + S, R rows read, M labels):
     input_ids int64 [1, S], position_ids int64 [1, S], mask float [1, 1, S, T] (0 visible, -1e4 hidden),
-    rows int64 [R], label_ids int64 [M], vocabulary_rows int64 [F],
+    rows int64 [R], label_ids int64 [M], vocabulary_rows int64 [F] (places in `rows`),
     past.{i}.key / past.{i}.value float [1, kv_heads, P, head_dim];
     the `gqa` variant also takes seqlens_k int32 [1] = T - 1 and total_sequence_length int32 [1] = T.
 Outputs:
     label_logits float [R, M], normalizers float [F] (log of the sum of exp over the whole vocabulary's logits at
-    those rows), present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim].
+    those rows), present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim]; where the model has a pointer
+    also projections float [R, pointer_width]: the final states of the rows times the pointer's weights.
 
 The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
-rows that need a log-probability, and for no others.
+rows that need a log-probability, and for no others. In the last layer all tokens leave keys and values, and only the
+rows that are read go further.
 """
 
 from __future__ import annotations
@@ -195,6 +197,10 @@ def weight_names(decoder: Decoder) -> tuple[list[str], list[str], list[str]]:
     return tables, matrices, [*vectors, "model.norm.weight"]
 
 
+POINTER = "pointer.weight"
+"""The weights of a trained pointer readout, [pointer_width, hidden], where a model has them."""
+
+
 def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
     """The serialised ONNX model; weights stay in the layout's external data files.
 
@@ -210,6 +216,13 @@ def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
         node.meta.clear()
     model = ir.Model(graph, ir_version=10, producer_name="typedecide")
     return ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+
+
+Pair = tuple[ir.Value, ir.Value]
+"""Keys and values."""
+
+Attended = tuple[ir.Value, Pair]
+"""Mixed values, and present keys and values."""
 
 
 class _Forward:
@@ -228,17 +241,15 @@ class _Forward:
         i64, f32, i32 = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.INT32
         ids = self.builder.input("input_ids", i64, [1, "S"])
         self.positions = self.builder.input("position_ids", i64, [1, "S"])
-        mask = self.builder.input("mask", f32, [1, 1, "S", "T"])
+        self.mask = self.builder.input("mask", f32, [1, 1, "S", "T"])
         rows = self.builder.input("rows", i64, ["R"])
         label_ids = self.builder.input("label_ids", i64, ["M"])
         vocabulary_rows = self.builder.input("vocabulary_rows", i64, ["F"])
         if self.variant == "gqa":
             self.seqlens = self.builder.input("seqlens_k", i32, [1])
             self.total = self.builder.input("total_sequence_length", i32, [1])
-            self.mask = mask
         else:
-            # Query rows of the heads that share a key head are stacked, head by head; so is their mask.
-            self.mask = op.Concat(*[mask] * (d.heads // d.kv_heads), axis=2)
+            self.stacked_mask = self.stack(self.mask)
         past = [
             tuple(
                 self.builder.input(f"past.{i}.{part}", f32, [1, d.kv_heads, "P", d.head_dim])
@@ -251,20 +262,24 @@ class _Forward:
         hidden, present = self.embedding("model.embed_tokens.weight", ids), []
         normed = self.norm(hidden, "model.layers.0.input_layernorm.weight")
         for i, (key, value) in enumerate(past):
-            at = f"model.layers.{i}"
-            attended, kv = self.attention(normed, f"{at}.self_attn", key, value)
+            at, last = f"model.layers.{i}", i + 1 == d.layers
+            attended, kv = self.attention(normed, f"{at}.self_attn", key, value, rows if last else None)
+            if last:
+                hidden = op.Gather(hidden, rows, axis=1)
             hidden, normed = self.add_norm(hidden, attended, f"{at}.post_attention_layernorm.weight")
             fed = self.feed_forward(normed, f"{at}.mlp")
-            if i + 1 < d.layers:
-                hidden, normed = self.add_norm(hidden, fed, f"model.layers.{i + 1}.input_layernorm.weight")
-            else:
-                hidden = op.Add(hidden, fed)
+            following = "model.norm" if last else f"model.layers.{i + 1}.input_layernorm"
+            hidden, normed = self.add_norm(hidden, fed, f"{following}.weight")
             present.append(kv)
+        states = op.Reshape(normed, [-1, d.hidden])
 
-        for name, output, shape in (
-            ("label_logits", self.label_head(hidden, rows, label_ids), ["R", "M"]),
-            ("normalizers", self.normalizers(hidden, vocabulary_rows), ["F"]),
-        ):
+        outputs = [
+            ("label_logits", self.label_head(states, label_ids), ["R", "M"]),
+            ("normalizers", self.normalizers(op.Gather(states, vocabulary_rows, axis=0)), ["F"]),
+        ]
+        if POINTER in self.layout:
+            outputs.append(("projections", self.matmul(states, POINTER), ["R", "W"]))
+        for name, output, shape in outputs:
             output.dtype, output.shape = f32, ir.Shape(shape)
             self.builder.add_output(output, name)
         for i, pair in enumerate(present):
@@ -275,22 +290,29 @@ class _Forward:
     # -- the layers --------------------------------------------------------------------------------------
 
     def attention(
-        self, x: ir.Value, at: str, past_key: ir.Value, past_value: ir.Value
-    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
-        """Self-attention of x [1, S, hidden] over past and new tokens; returns output and present KV."""
-        query = self.rotate(self.project(x, f"{at}.q_proj"), f"{at}.q_norm", self.d.heads)
-        key = self.rotate(self.project(x, f"{at}.k_proj"), f"{at}.k_norm", self.d.kv_heads)
-        value = self.project(x, f"{at}.v_proj")
+        self, x: ir.Value, at: str, past_key: ir.Value, past_value: ir.Value, rows: ir.Value | None
+    ) -> Attended:
+        """Self-attention of x [1, S, hidden] over past and new tokens; returns output and present KV.
+
+        With `rows` the output is that of these rows only.
+        """
         attend = self.grouped_query if self.variant == "gqa" else self.explicit
-        mixed, present = attend(query, key, value, past_key, past_value)
+        key = self.rotate(self.project(x, f"{at}.k_proj"), f"{at}.k_norm", self.d.kv_heads, self.positions)
+        value = self.project(x, f"{at}.v_proj")
+        mixed, present = attend(x, at, (key, value), (past_key, past_value), rows)
         return self.project(mixed, f"{at}.o_proj"), present
 
-    def grouped_query(
-        self, query: ir.Value, key: ir.Value, value: ir.Value, past_key: ir.Value, past_value: ir.Value
-    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
-        """Attention in one kernel. RoPE stays outside: on WebGPU the kernel ignores `position_ids`."""
+    def query(self, x: ir.Value, at: str, positions: ir.Value) -> ir.Value:
+        """Rotated queries of x [1, N, hidden] at N positions: [1, N, heads * head_dim]."""
+        return self.rotate(self.project(x, f"{at}.q_proj"), f"{at}.q_norm", self.d.heads, positions)
+
+    def grouped_query(self, x: ir.Value, at: str, new: Pair, past: Pair, rows: ir.Value | None) -> Attended:
+        """Attention in one kernel. RoPE stays outside: on WebGPU the kernel ignores `position_ids`.
+
+        The kernel wants as many queries as new keys, so that `rows` are taken out of its result.
+        """
         mixed, present_key, present_value = self.ms.GroupQueryAttention(
-            *(query, key, value, past_key, past_value, self.seqlens, self.total),
+            *(self.query(x, at, self.positions), *new, *past, self.seqlens, self.total),
             *(None, None, None, self.mask),
             num_heads=self.d.heads,
             kv_num_heads=self.d.kv_heads,
@@ -298,24 +320,33 @@ class _Forward:
             do_rotary=0,
             _outputs=3,
         )
-        return mixed, (present_key, present_value)
+        read = mixed if rows is None else self.op.Gather(mixed, rows, axis=1)
+        return read, (present_key, present_value)
 
-    def explicit(
-        self, query: ir.Value, key: ir.Value, value: ir.Value, past_key: ir.Value, past_value: ir.Value
-    ) -> tuple[ir.Value, tuple[ir.Value, ir.Value]]:
+    def explicit(self, x: ir.Value, at: str, new: Pair, past: Pair, rows: ir.Value | None) -> Attended:
         """softmax(Q K^T / sqrt(head_dim) + mask) V, with the G query heads of a key head stacked as rows."""
         op, d = self.op, self.d
         group = d.heads // d.kv_heads
-        present_key = op.Concat(past_key, self.heads_first(key, d.kv_heads), axis=2)
-        present_value = op.Concat(past_value, self.heads_first(value, d.kv_heads), axis=2)
-        scaled = op.Mul(query, float(d.head_dim**-0.5))
+        keys, values = (
+            op.Concat(old, self.heads_first(one, d.kv_heads), axis=2)
+            for old, one in zip(past, new, strict=True)
+        )
+        mask, positions = self.stacked_mask, self.positions
+        if rows is not None:
+            x, positions = op.Gather(x, rows, axis=1), op.Gather(positions, rows, axis=1)
+            mask = self.stack(op.Gather(self.mask, rows, axis=2))
+        scaled = op.Mul(self.query(x, at, positions), float(d.head_dim**-0.5))
         split = op.Transpose(op.Reshape(scaled, [1, -1, d.kv_heads, group, d.head_dim]), perm=[0, 2, 3, 1, 4])
         stacked = op.Reshape(split, [1, d.kv_heads, -1, d.head_dim])
-        scores = op.Add(op.MatMul(stacked, op.Transpose(present_key, perm=[0, 1, 3, 2])), self.mask)
-        mixed = op.MatMul(op.Softmax(scores, axis=-1), present_value)
+        scores = op.Add(op.MatMul(stacked, op.Transpose(keys, perm=[0, 1, 3, 2])), mask)
+        mixed = op.MatMul(op.Softmax(scores, axis=-1), values)
         unstacked = op.Reshape(mixed, [1, d.kv_heads, group, -1, d.head_dim])
-        rows = op.Transpose(unstacked, perm=[0, 3, 1, 2, 4])
-        return op.Reshape(rows, [1, -1, d.heads * d.head_dim]), (present_key, present_value)
+        ordered = op.Transpose(unstacked, perm=[0, 3, 1, 2, 4])
+        return op.Reshape(ordered, [1, -1, d.heads * d.head_dim]), (keys, values)
+
+    def stack(self, mask: ir.Value) -> ir.Value:
+        """A mask for the query rows of the heads that share a key head, which are stacked head by head."""
+        return self.op.Concat(*[mask] * (self.d.heads // self.d.kv_heads), axis=2)
 
     def feed_forward(self, x: ir.Value, at: str) -> ir.Value:
         """SwiGLU: down(silu(gate(x)) * up(x))."""
@@ -323,26 +354,19 @@ class _Forward:
         silu = self.op.Mul(gate, self.op.Sigmoid(gate))
         return self.project(self.op.Mul(silu, self.project(x, f"{at}.up_proj")), f"{at}.down_proj")
 
-    def label_head(self, hidden: ir.Value, rows: ir.Value, label_ids: ir.Value) -> ir.Value:
-        """Logits of the labels at the rows that are read: [R, M]."""
-        op = self.op
-        labels = op.Transpose(self.embedding(self.head_table, label_ids), perm=[1, 0])
-        return op.MatMul(self.read_rows(hidden, rows), labels)
+    def label_head(self, states: ir.Value, label_ids: ir.Value) -> ir.Value:
+        """Logits of the labels at final states [R, hidden]: [R, M]."""
+        labels = self.op.Transpose(self.embedding(self.head_table, label_ids), perm=[1, 0])
+        return self.op.MatMul(states, labels)
 
-    def normalizers(self, hidden: ir.Value, rows: ir.Value) -> ir.Value:
-        """log(sum(exp(logits))) over the whole vocabulary at the rows: [F]."""
+    def normalizers(self, states: ir.Value) -> ir.Value:
+        """log(sum(exp(logits))) over the whole vocabulary at final states [F, hidden]: [F]."""
         op, matrix = self.op, self.layout.matrices[self.head_table]
-        read = self.read_rows(hidden, rows)
         if matrix.bits == 32:
-            logits = op.Gemm(read, self.tensor(self.head_table), transB=1)
+            logits = op.Gemm(states, self.tensor(self.head_table), transB=1)
         else:
-            logits = self.multiply_nbits(read, self.head_table, matrix)
+            logits = self.multiply_nbits(states, self.head_table, matrix)
         return op.ReduceLogSumExp(logits, [-1], keepdims=0)
-
-    def read_rows(self, hidden: ir.Value, rows: ir.Value) -> ir.Value:
-        """Final-norm states of the rows: [rows, hidden]."""
-        read = self.norm(self.op.Gather(hidden, rows, axis=1), "model.norm.weight")
-        return self.op.Reshape(read, [-1, self.d.hidden])
 
     @property
     def head_table(self) -> str:
@@ -351,12 +375,12 @@ class _Forward:
 
     # -- the pieces --------------------------------------------------------------------------------------
 
-    def rotate(self, x: ir.Value, norm: str, heads: int) -> ir.Value:
-        """Per-head norm where the family has one, then RoPE by explicit positions; [1, S, heads * head_dim]."""
+    def rotate(self, x: ir.Value, norm: str, heads: int, positions: ir.Value) -> ir.Value:
+        """Per-head norm where the family has one, then RoPE by explicit positions; [1, N, heads * head_dim]."""
         if self.d.qk_norm:
             split = self.op.Reshape(x, [1, -1, heads, self.d.head_dim])
             x = self.op.Reshape(self.norm(split, f"{norm}.weight"), [1, -1, heads * self.d.head_dim])
-        return self.ms.RotaryEmbedding(x, self.positions, self.cos, self.sin, interleaved=0)
+        return self.ms.RotaryEmbedding(x, positions, self.cos, self.sin, interleaved=0)
 
     def heads_first(self, x: ir.Value, heads: int) -> ir.Value:
         """[1, S, heads * head_dim] to [1, heads, S, head_dim]."""

@@ -7,6 +7,8 @@ reuse of a prefix stays exact.
     int8  blocks of 32 along the inputs: w = scale * (q - 128).
     int4  blocks of 32 along the inputs: w = scale * (q - 8) + offset, a float offset per block as in GGUF's
           Q4_1, whose weights it therefore holds without loss. Embedding tables stay int8.
+
+A pointer readout's weights are small and stay float32.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pybuild.graph import Decoder, weight_names
+from pybuild.graph import POINTER, Decoder, weight_names
 from pybuild.layout import Layout, Matrix
 from pybuild.weights import Weights
 
@@ -117,6 +119,8 @@ def store(
     for name in vectors:
         layout.add(name, weights.get(name))
         advance(name)
+    if POINTER in weights.names():
+        _add_matrix(layout, POINTER, weights.get(POINTER), FORMATS["fp32"])
     for name, table in zip(
         ("rope.cos", "rope.sin"), decoder.rope.tables(decoder.head_dim, context), strict=True
     ):

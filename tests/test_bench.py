@@ -1,4 +1,4 @@
-"""The benchmarks' short forms, in headless Chromium; they print their figures."""
+"""The benchmarks' short forms, in headless Chromium; they print their figures. What all of them share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from bench import common, logit_cost
-from bench.__main__ import main, parser
+from bench.__main__ import BENCHES, SUITE, main, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 
 EVERY_RESULT = {
     "benchmark", "model", "layers", "device", "candidate", "format", "threads", "adapter", "processor", "cores",
-    "versions", "date", "criteria", "prefix_tokens",
+    "versions", "seed", "date", "command",
 }  # fmt: skip
 
 
@@ -34,9 +34,12 @@ def run_json(*arguments: str) -> Any:
 
 
 def check_result(result: Any) -> None:
+    """What holds of every published result."""
     assert set(result) >= EVERY_RESULT
-    assert set(result["versions"]) == {"typedecide", "onnxruntime-web", "chromium", "python"}
+    runtime = {"onnxruntime"} if result["device"] == "native" else {"onnxruntime-web", "chromium"}
+    assert set(result["versions"]) == {"typedecide", "python", *runtime}
     assert result["processor"] and result["date"].endswith("+00:00")
+    assert result["command"].startswith(f"python -m bench {result['benchmark']} ")
 
 
 @pytest.mark.browser
@@ -155,4 +158,29 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     printed = capsys.readouterr().out
     assert caught.value.code == 0
-    assert "shared_check" in printed and "logit_cost" in printed and "examples:" in printed
+    assert "examples:" in printed
+    for name in ("shared_check", "logit_cost", "packing", "flips", "memory", "main_thread"):
+        assert f"\n    {name}" in printed
+    assert {arguments[0] for arguments in SUITE} == {module.NAME for module in BENCHES}
+
+
+def test_without_a_name_all_run_also_after_a_failure(
+    dist_fp32_4l: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = (
+        ("shared_check", "--format", "fp8"),
+        ("flips", "--quick", "--bundle", str(dist_fp32_4l), "--format", "fp32"),
+    )
+    monkeypatch.setattr("bench.__main__.SUITE", suite)
+    assert main([]) == 1
+    printed = capsys.readouterr()
+    assert "[1/2] FAILED with status 1" in printed.err and "[2/2] done" in printed.err
+    assert "answers that change" in printed.out
+
+
+def test_devices_are_those_that_a_benchmark_runs_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser().parse_args(["flips"]).device == "native"
+    assert parser().parse_args(["memory"]).device == "wasm"
+    with pytest.raises(SystemExit):
+        parser().parse_args(["memory", "--device", "native"])
+    assert "'native'" in capsys.readouterr().err

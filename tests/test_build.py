@@ -59,7 +59,7 @@ def test_manifest_says_what_a_format_costs(dist: Path) -> None:
         "max_options": 255,
         "max_levels": 10,
         "rotation_budget": 4,
-        "run_tokens": 512,
+        "run_tokens": {"wasm": 256, "webgpu": 512, "native": 256},
     }
 
 

@@ -95,7 +95,6 @@ def check_shape(result: Any, readout: str) -> None:
     """The JSON form is complete, in order, and consistent with itself."""
     assert result["model"] == "smollm2-135m-instruct" and min(result["prefill_ms"], result["score_ms"]) > 0
     assert result["tokens_run"] > 50 and result["tokens_saved"] > 10
-    # The text readout also asks about blank evidence.
     # The text readout asks each question once more, under blank evidence.
     assert result["runs"] == (1 if readout == "labels" else 1 + len(result["answers"]))
     assert list(result["answers"]) == ["queue", "10", "2"]
@@ -154,8 +153,25 @@ def test_orderings_and_budget(dist_fp32_4l: Path, files: tuple[Path, Path]) -> N
             plain["answers"].values(), parse_questions(QUESTIONS).values(), strict=True
         ):
             assert answer["probabilities"] == pytest.approx(
-                engine.score(question).answer.probabilities, abs=1e-5
+                engine.score(question, 1, readout="labels").answer.probabilities, abs=1e-5
             )
+
+
+def test_every_readout_and_the_prior(dist_pointer: Path, files: tuple[Path, Path]) -> None:
+    state, questions = files
+    common = decide(state, questions, "--bundle", dist_pointer)
+    for readout in ("labels", "text", "pointer"):
+        check_readout(run_json(*common, "--readout", readout), readout)
+    done = run_json(*common, "--readout", "labels", "--prior", "content-free", "--early-stop")
+    for answer in done["answers"].values():
+        assert answer["prior"] == {"kind": "content-free", "count": 1, "applied": True}
+
+
+def check_readout(result: Any, readout: str) -> None:
+    """The answers are those of this readout, and nothing was done about a prior."""
+    used = [answer["orderings_used"] for answer in result["answers"].values()]
+    assert (result["readout"], used) == (readout, [3, 2, 3] if readout == "labels" else [1, 1, 1])
+    assert all("prior" not in answer for answer in result["answers"].values())
 
 
 @pytest.mark.browser
@@ -176,6 +192,7 @@ def test_info(dist: Path) -> None:
     facts = run_json("info", "--bundle", dist)
     assert facts["model"]["licence"] == "Apache-2.0" and facts["default_format"] == "int8"
     assert facts["formats"]["int8"]["drift"]["prompts"] >= 50
+    assert (facts["readout"], facts["readouts"]) == ("text", ["labels", "text"])
     shown = run("info", "--bundle", dist).stdout.decode()
     assert "smollm2-135m-instruct" in shown and "int8" in shown and "Apache-2.0" in shown
 
@@ -218,6 +235,11 @@ def test_arguments_that_are_wrong(files: tuple[Path, Path], dist: Path) -> None:
     for option, value in (("--orderings", "auto"), ("--budget", "3")):
         message = failing(*decide(state, questions, option, value, "--readout", "text", "--bundle", dist))
         assert f"{option} {value}" in message and "--readout labels" in message
+    message = failing(*decide(state, questions, "--early-stop", "--readout", "text", "--bundle", dist))
+    assert "--early-stop: the text readout" in message
+    message = failing(*decide(state, questions, "--readout", "pointer", "--bundle", dist))
+    assert "--readout pointer: this bundle has labels, text." in message
+    assert "'batch'" in failing(*decide(state, questions, "--prior", "batch", *labels))
     message = failing(
         "decide", "--state", state, "--questions", questions, "--variant", "gqa", "--device", "wasm", "--bundle", dist
     )  # fmt: skip

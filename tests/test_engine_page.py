@@ -45,9 +45,14 @@ def largest_drift(engine: PageEngine, native: NativeEngine, state: str = STATE) 
     native.prefill(state)
     worst = 0.0
     for question in QUESTIONS:
-        worst = max(worst, difference(engine.score(question), native.score(question)))
+        worst = max(
+            worst,
+            difference(
+                engine.score(question, 1, readout="labels"), native.score(question, 1, readout="labels")
+            ),
+        )
     full = engine.score_full(state, QUESTIONS[1])
-    return max(worst, difference(full, native.score(QUESTIONS[1])))
+    return max(worst, difference(full, native.score(QUESTIONS[1], 1, readout="labels")))
 
 
 def difference(found: Scored, right: Scored) -> float:
@@ -116,7 +121,12 @@ def test_whole_default_model_on_software_webgpu(dist: Path) -> None:
         assert 150 <= tokens <= 200
         worst = 0.0
         for question in QUESTIONS[:2]:
-            worst = max(worst, difference(engine.score(question), native.score(question)))
+            worst = max(
+                worst,
+                difference(
+                    engine.score(question, 1, readout="labels"), native.score(question, 1, readout="labels")
+                ),
+            )
         print(f"whole model on software WebGPU, {tokens} cached tokens: drift {worst:.1e}")
         assert worst <= 1e-4
 
@@ -200,22 +210,22 @@ def test_unknown_options_are_named(dist_fp32_4l: Path, options: dict[str, Any], 
 
 def test_text_that_does_not_fit_gives_both_lengths(wasm: PageEngine) -> None:
     wasm.prefill(STATE)
-    before = wasm.score(QUESTIONS[0]).answer.probabilities
+    before = wasm.score(QUESTIONS[0], 1, readout="labels").answer.probabilities
     with pytest.raises(TooLongError) as caught:
         wasm.prefill("word " * 9000)
     assert caught.value.limit == 8192 and caught.value.tokens > 9000
-    assert wasm.score(QUESTIONS[0]).answer.probabilities == before
+    assert wasm.score(QUESTIONS[0], 1, readout="labels").answer.probabilities == before
 
 
 def test_bad_input_is_a_typed_error_and_nothing_is_lost(wasm: PageEngine) -> None:
     wasm.prefill(STATE)
-    before = wasm.score(QUESTIONS[1]).answer.probabilities
+    before = wasm.score(QUESTIONS[1], 1, readout="labels").answer.probabilities
     with pytest.raises(InvalidQuestionError) as caught:
         wasm.evaluate("(engine) => engine.score({ type: 'choice', criteria: ['one'] })")
     assert list(caught.value.data["loc"]) == ["criteria"]
     with pytest.raises(InvalidStateError):
         wasm.evaluate("(engine) => engine.prefill(42)")
-    assert wasm.score(QUESTIONS[1]).answer.probabilities == before
+    assert wasm.score(QUESTIONS[1], 1, readout="labels").answer.probabilities == before
 
 
 def test_scoring_before_a_prefill_says_what_to_do(dist_fp32_4l: Path) -> None:
@@ -224,12 +234,12 @@ def test_scoring_before_a_prefill_says_what_to_do(dist_fp32_4l: Path) -> None:
         pytest.raises(InvalidStateError, match="call prefill"),
     ):
         # The self-test prefilled its own golden prefix: that must not count as a state.
-        engine.score(QUESTIONS[0])
+        engine.score(QUESTIONS[0], 1, readout="labels")
 
 
 def test_aborted_prefill_leaves_the_state_before(wasm: PageEngine) -> None:
     wasm.prefill(STATE)
-    before = wasm.score(QUESTIONS[0]).answer.probabilities
+    before = wasm.score(QUESTIONS[0], 1, readout="labels").answer.probabilities
     with pytest.raises(AbortedError):
         wasm.evaluate(
             """async (engine, text) => {
@@ -240,7 +250,7 @@ def test_aborted_prefill_leaves_the_state_before(wasm: PageEngine) -> None:
             }""",
             "many words " * 3500,
         )
-    assert wasm.score(QUESTIONS[0]).answer.probabilities == before
+    assert wasm.score(QUESTIONS[0], 1, readout="labels").answer.probabilities == before
 
 
 def test_request_that_waits_can_be_aborted_and_others_go_on(wasm: PageEngine) -> None:
@@ -249,7 +259,7 @@ def test_request_that_waits_can_be_aborted_and_others_go_on(wasm: PageEngine) ->
           const controller = new AbortController();
           const first = engine.prefill(state);
           const waiting = engine.score(question, { signal: controller.signal }).catch((e) => e.code);
-          const last = engine.score(question);
+          const last = engine.score(question, 1, readout="labels");
           controller.abort();
           return [(await first).tokens, await waiting, (await last).kind];
         }""",
@@ -279,7 +289,7 @@ def test_lost_device_is_a_typed_error(dist_fp32_4l: Path) -> None:
         engine._call(lambda: browser.new_browser_cdp_session().send("Browser.crashGpuProcess"))
         with pytest.raises(DeviceLostError) as caught:
             for _ in range(5):
-                engine.score(QUESTIONS[1])
+                engine.score(QUESTIONS[1], 1, readout="labels")
         print(f"after the GPU process ended: {caught.value}")
 
 
@@ -290,6 +300,9 @@ def test_prefix_reuse_on_wasm_is_bit_exact(wasm: PageEngine) -> None:
         state = STATE + " again" * words
         lengths.add(wasm.prefill(state).tokens % 4)
         for question in QUESTIONS:
-            shared, full = wasm.score(question).answer.logits, wasm.score_full(state, question).answer.logits
+            shared, full = (
+                wasm.score(question, 1, readout="labels").answer.logits,
+                wasm.score_full(state, question).answer.logits,
+            )
             assert shared == full
     assert lengths == {0, 1, 2, 3}

@@ -16,6 +16,7 @@ import pytest
 
 from pybuild import npm
 from tests import make_vectors
+from tests.test_vectors import numbers
 from typedecide import Choice, IntegrityError, orderings, read, softmax
 from typedecide.orderings import (
     DEFAULT_BUDGET,
@@ -25,12 +26,12 @@ from typedecide.orderings import (
     how_many,
     log_softmax,
     rotate,
+    rounds,
     unrotate,
 )
 
 ROOT = Path(__file__).parent.parent
 VECTORS = json.loads((make_vectors.FOLDER / "orderings.json").read_text("ascii"))
-NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def near(value: object) -> object:
@@ -48,7 +49,7 @@ def biased_by_place(strength: list[float], places: list[float], shifts: list[int
 
 
 def test_examples_in_docstrings() -> None:
-    assert doctest.testmod(orderings) == (0, 7)
+    assert doctest.testmod(orderings) == (0, 8)
 
 
 # ------------------------------------------------------------------------------------------------ vectors
@@ -60,7 +61,7 @@ def assert_outcome(case: dict[str, Any], outcome: dict[str, Any]) -> None:
 
 
 def numbered(case: dict[str, Any]) -> list[list[Any]]:
-    return [[NUMBERS.get(x, x) if isinstance(x, str) else x for x in logits] for logits in case["orderings"]]
+    return [numbers(logits) for logits in case["orderings"]]
 
 
 def test_vectors_of_counts_and_shifts() -> None:
@@ -72,6 +73,13 @@ def test_vectors_of_counts_and_shifts() -> None:
     for case in VECTORS["rotations"]:
         turned = make_vectors.ordering_outcome(make_vectors.turn_view, case["items"], case["shift"])
         assert_outcome(case, turned)
+
+
+@pytest.mark.parametrize("case", VECTORS["rounds"], ids=lambda case: str(len(case["shifts"])))
+def test_vector_of_rounds(case: dict[str, Any]) -> None:
+    first, rest = rounds(case["shifts"])
+    assert_outcome(case, make_vectors.ordering_outcome(rounds, case["shifts"]))
+    assert sorted(first + rest) == case["shifts"] and len(first) > len(rest)
 
 
 @pytest.mark.parametrize("case", VECTORS["combinations"], ids=lambda case: case["name"])
@@ -89,7 +97,7 @@ def test_javascript_agrees() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # The file has to run to its end: no test at all would pass as well.
-    assert re.search(r"^# pass 7$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# pass 8$", done.stdout, re.M), done.stdout
     assert re.search(r"^# skipped 0$", done.stdout, re.M), done.stdout
 
 

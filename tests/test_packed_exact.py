@@ -18,6 +18,7 @@ from bench.packing import drift, in_order
 from typedecide import model
 from typedecide.native import NativeEngine
 from typedecide.orderings import Level, cyclic_shifts, how_many, unrotate
+from typedecide.packing import NO_JOINS, Joins
 from typedecide.questions import Choice, Noul, Question, Score
 
 LIMIT = 1e-5
@@ -83,7 +84,11 @@ def packed_drift(engine: NativeEngine, state: str, packing: Packing) -> float:
     """The largest difference of an option's probability between packed answers and full prompts, one by one."""
     engine.prefill(state)
     done = engine.score_all(
-        packing.questions, packing.orderings, packing.budget, packing.run_tokens, readout="labels"
+        packing.questions,
+        packing.orderings,
+        budget=packing.budget,
+        run_tokens=packing.run_tokens,
+        readout="labels",
     )
     drifts = []
     for question, found in zip(packing.questions, done.answers, strict=True):
@@ -168,8 +173,8 @@ def test_a_planted_mask_error_is_caught(
     right = model.tree_mask
     planted = []
 
-    def wrong(past: int, parents: Sequence[int]) -> Mask:
-        mask = right(past, parents)
+    def wrong(past: int, parents: Sequence[int], joins: Joins = NO_JOINS) -> Mask:
+        mask = right(past, parents, joins)
         # Runs with two branches only: the prefix and full prompts stay as they are.
         if any(parent != row - 1 for row, parent in enumerate(parents)):
             fault(mask[0, 0], past, parents)

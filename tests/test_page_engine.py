@@ -63,7 +63,7 @@ def test_answers_have_python_types_and_the_names_that_were_given(engine: PageEng
     assert prefill.tokens > 10 and prefill.ms > 0
     choice = engine.score(Choice("Which?", {name: "" for name in names}))
     assert choice.answer.names == names and choice.answer.choice in names and choice.tokens > 10
-    noul = engine.score(REFUND).answer
+    noul = engine.score(REFUND, 1, readout="labels").answer
     assert isinstance(noul.value, float) and noul.value == noul.probabilities[0]
     score = engine.score(Score("How angry?", ["calm", "annoyed", "furious"])).answer
     assert isinstance(score.value, float) and isinstance(score.confidence, float)
@@ -76,7 +76,7 @@ def test_kept_prefix_and_whole_prompt_agree(engine: PageEngine, words: int) -> N
     # Four lengths in a row, because the kernels add up in groups of four.
     state = STATE + " please" * words
     engine.prefill(state)
-    shared, full = engine.score(REFUND), engine.score_full(state, REFUND)
+    shared, full = engine.score(REFUND, 1, readout="labels"), engine.score_full(state, REFUND)
     assert full.tokens > shared.tokens
     for one, other in zip(shared.answer.probabilities, full.answer.probabilities, strict=True):
         assert abs(one - other) <= 1e-6
@@ -105,7 +105,7 @@ def test_errors_of_the_page_arrive_with_class_and_data(engine: PageEngine) -> No
     with pytest.raises(InvalidStateError):
         engine.evaluate("(engine) => engine.prefill(7)")
     engine.prefill(STATE)  # and it goes on working
-    assert engine.score(REFUND).tokens > 0
+    assert engine.score(REFUND, 1, readout="labels").tokens > 0
 
 
 def test_errors_without_a_code_keep_name_and_message(engine: PageEngine) -> None:
@@ -174,7 +174,7 @@ def test_a_browser_that_dies_is_an_error(dist_fp32_4l: Path) -> None:
         engine.prefill(STATE)
         engine._call(lambda: engine._page.close())
         with pytest.raises(DeviceLostError, match="browser failed"):
-            engine.score(REFUND)
+            engine.score(REFUND, 1, readout="labels")
 
 
 def test_nothing_is_left_running(dist_fp32_4l: Path) -> None:

@@ -75,7 +75,7 @@ def test_runs_of_any_size_give_the_same(native_engine: NativeEngine, run_tokens:
 def test_one_order_is_what_score_gives(native_engine: NativeEngine) -> None:
     found = native_engine.score_all(QUESTIONS, 1, readout="labels").answers
     for question, one in zip(QUESTIONS, found, strict=True):
-        right = native_engine.score(question).answer
+        right = native_engine.score(question, 1, readout="labels").answer
         pairs = zip(one.answer.probabilities, right.probabilities, strict=True)
         assert max(abs(a - b) for a, b in pairs) <= 1e-5
         assert (one.orderings_used, one.flip_rate) == (1, 0.0)
@@ -84,7 +84,7 @@ def test_one_order_is_what_score_gives(native_engine: NativeEngine) -> None:
 def test_reversing_two_options_changes_no_debiased_answer(native_engine: NativeEngine) -> None:
     forward = Choice("Which team?", ["billing", "technical support"])
     backward = Choice("Which team?", ["technical support", "billing"])
-    plain = [native_engine.score(q).answer.choice for q in (forward, backward)]
+    plain = [native_engine.score(q, 1, readout="labels").answer.choice for q in (forward, backward)]
     pooled = [d.answer for d in native_engine.score_all([forward, backward], readout="labels").answers]
     print(f"plain {plain}, debiased {[a.choice for a in pooled]}")
     assert pooled[0].choice == pooled[1].choice

@@ -14,6 +14,7 @@ import pytest
 from typedecide.errors import InvalidStateError, TooLongError, UnsupportedError
 from typedecide.model import Suffix
 from typedecide.native import NativeEngine
+from typedecide.orderings import log_softmax
 from typedecide.page import PageEngine
 from typedecide.prompt import suffix_after
 from typedecide.questions import Choice, Noul, Question
@@ -112,12 +113,18 @@ def check_going_back(engine: DecisionEngine) -> None:
     for text in texts:
         prefill = engine.prefill(text)
         assert not prefill.kept
-        first.append((prefill, engine.score_all(QUESTIONS).answers, engine.score(QUESTIONS[0]).answer))
+        first.append(
+            (
+                prefill,
+                engine.score_all(QUESTIONS).answers,
+                engine.score(QUESTIONS[0], 1, readout="labels").answer,
+            )
+        )
     for text, (computed, answers, plain) in zip(texts, first, strict=True):
         again = engine.prefill(text)
         assert (again.kept, again.tokens) == (True, computed.tokens)
         assert engine.score_all(QUESTIONS).answers == answers
-        assert engine.score(QUESTIONS[0]).answer == plain
+        assert engine.score(QUESTIONS[0], 1, readout="labels").answer == plain
     computed, again = first[0][0], engine.prefill(LONG)
     print(f"{computed.tokens} tokens: computed in {computed.ms:.1f} ms, kept in {again.ms:.1f} ms")
     assert again.kept and again.ms < computed.ms / 10
@@ -140,7 +147,7 @@ def check_release(engine: DecisionEngine, release: Callable[[], object]) -> None
     before = engine.score_all(QUESTIONS).answers
     release()
     with pytest.raises(InvalidStateError, match="call prefill"):
-        engine.score(QUESTIONS[0])
+        engine.score(QUESTIONS[0], 1, readout="labels")
     with pytest.raises(InvalidStateError, match="call prefill"):
         engine.score_all(QUESTIONS)
     assert not engine.prefill(TEXTS[0]).kept
@@ -178,15 +185,15 @@ def test_going_back_on_webgpu(dist_fp32_4l: Path) -> None:
     with PageEngine(dist_fp32_4l, "webgpu", candidates=["webgpu-gqa-nosubgroups"]) as engine:
         first, second = "I was charged twice.", "The lamp is broken."
         engine.prefill(first)
-        right = engine.score(QUESTIONS[1]).answer
+        right = engine.score(QUESTIONS[1], 1, readout="labels").answer
         tokens = engine.prefill(second).tokens
-        assert engine.score(QUESTIONS[1]).answer != right
+        assert engine.score(QUESTIONS[1], 1, readout="labels").answer != right
         assert engine.prefill(first).kept
-        assert engine.score(QUESTIONS[1]).answer == right
+        assert engine.score(QUESTIONS[1], 1, readout="labels").answer == right
         assert [state["tokens"] for state in page_states(engine)] == [tokens, engine.prefill(first).tokens]
         page_release(engine)
         assert not engine.prefill(first).kept
-        assert engine.score(QUESTIONS[1]).answer == right
+        assert engine.score(QUESTIONS[1], 1, readout="labels").answer == right
 
 
 def test_eviction_natively(dist_fp32_4l: Path) -> None:
@@ -265,11 +272,11 @@ def test_head_cache_changes_no_logit_natively(native_engine: NativeEngine) -> No
         full = native_engine.prompt.full_ids(native_engine.tokenizer, state, criterion)
         native_engine.release()
         native_engine.prefill(state)
-        cached = np.asarray(native_engine.score(QUESTIONS[0]).answer.logits)
+        cached = np.asarray(native_engine.score(QUESTIONS[0], 1, readout="labels").answer.logits)
         (plain,), _ = native_engine.model.score(
             native_engine.model.prefill(ids), [Suffix(suffix_after(ids, full), labels)]
         )
-        largest = max(largest, float(np.abs(cached - plain).max()))
+        largest = max(largest, float(np.abs(cached - log_softmax(plain.tolist())).max()))
         used += ids[: len(head)] == head
     print(
         f"logits with the head's cache and without: {largest:.1e}; it was used for {used} of {len(STARTS)} states"
@@ -281,11 +288,11 @@ def test_head_cache_changes_no_logit_natively(native_engine: NativeEngine) -> No
 def test_a_wrong_head_cache_is_seen(native_engine: NativeEngine) -> None:
     native_engine.release()
     native_engine.prefill(TEXTS[0])
-    right = np.asarray(native_engine.score(QUESTIONS[0]).answer.logits)
+    right = np.asarray(native_engine.score(QUESTIONS[0], 1, readout="labels").answer.logits)
     with wrong_head(native_engine):
         native_engine.release()
         native_engine.prefill(TEXTS[0])
-        wrong = np.asarray(native_engine.score(QUESTIONS[0]).answer.logits)
+        wrong = np.asarray(native_engine.score(QUESTIONS[0], 1, readout="labels").answer.logits)
     native_engine.release()
     assert np.abs(wrong - right).max() > 1e-3
 
@@ -296,6 +303,9 @@ def test_head_cache_changes_no_bit_on_wasm(page_engine: PageEngine) -> None:
         state = start + TEXTS[0]
         page_engine.prefill(state)
         for question in QUESTIONS:
-            cached, full = page_engine.score(question), page_engine.score_full(state, question)
+            cached, full = (
+                page_engine.score(question, 1, readout="labels"),
+                page_engine.score_full(state, question),
+            )
             assert cached.answer.logits == full.answer.logits, start
             assert cached.tokens < full.tokens

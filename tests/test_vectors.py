@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import math
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from pybuild import npm
 from tests import make_vectors
+from typedecide import pointer, prior, readout, recent, text
 from typedecide.questions import Criterion
 
 ROOT = Path(__file__).parent.parent
 FOLDER = make_vectors.FOLDER
+NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def load(name: str) -> Any:
@@ -25,6 +30,11 @@ def load(name: str) -> Any:
 
 def stored_encoders() -> dict[str, make_vectors.Encoder]:
     return {name: make_vectors.Encoder(load(f"tokenizer-{name}.json")) for name in ("plain", "crossing")}
+
+
+def numbers(values: list[Any]) -> list[Any]:
+    """Numbers from a vector file, in which those that JSON lacks stand by name."""
+    return [NAMED.get(value, value) if isinstance(value, str) else value for value in values]
 
 
 def assert_outcome(case: dict[str, Any], outcome: dict[str, Any]) -> None:
@@ -77,10 +87,47 @@ def test_manifest(case: dict[str, Any]) -> None:
     assert_outcome(case, make_vectors.outcome(make_vectors.spec_view, case["manifest"]))
 
 
+@pytest.mark.parametrize("case", load("pointer.json")["questions"], ids=lambda case: ascii(case["name"]))
+def test_pointer_prompt(case: dict[str, Any]) -> None:
+    encoder = stored_encoders()[case["tokenizer"]]
+    assert_outcome(
+        case, make_vectors.outcome(make_vectors.pointer_view, encoder, case["state"], case["question"])
+    )
+
+
+@pytest.mark.parametrize("case", load("pointer.json")["manifests"], ids=lambda case: case["name"])
+def test_pointer_templates(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.pointer_template_view, case["templates"]))
+
+
+@pytest.mark.parametrize("case", load("pointer.json")["scores"], ids=lambda case: case["name"])
+def test_pointer_scores(case: dict[str, Any]) -> None:
+    values = numbers(case["projections"])
+    assert_outcome(case, make_vectors.outcome(pointer.scores, values, case["options"]))
+
+
+@pytest.mark.parametrize("case", load("prior.json")["corrections"], ids=lambda case: case["name"])
+def test_prior_correction(case: dict[str, Any]) -> None:
+    pair = numbers(case["logits"]), numbers(case["prior"])
+    assert_outcome(case, make_vectors.outcome(prior.without, *pair))
+
+
+@pytest.mark.parametrize("case", load("prior.json")["sessions"], ids=lambda case: case["name"])
+def test_prior_of_a_session(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.session_view, case["answers"]))
+
+
+@pytest.mark.parametrize(
+    "module", [pointer, prior, recent, readout, text], ids=lambda module: module.__name__
+)
+def test_examples_in_docstrings(module: ModuleType) -> None:
+    failed, tried = doctest.testmod(module)
+    assert failed == 0 and tried > 0
+
+
 @pytest.mark.parametrize("case", load("readout.json")["readouts"], ids=lambda case: ascii(case["name"]))
 def test_readout(case: dict[str, Any]) -> None:
-    numbers = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-    logits = [numbers.get(logit, logit) if isinstance(logit, str) else logit for logit in case["logits"]]
+    logits = numbers(case["logits"])
     assert_outcome(case, make_vectors.outcome(make_vectors.readout_view, case["question"], logits))
 
 
@@ -89,5 +136,5 @@ def test_javascript_agrees() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # The file has to run to its end: no test at all would pass as well.
-    assert re.search(r"^# pass 9$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# pass 13$", done.stdout, re.M), done.stdout
     assert re.search(r"^# skipped 0$", done.stdout, re.M), done.stdout

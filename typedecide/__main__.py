@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +28,24 @@ from typedecide.errors import (
     TypedecideError,
     UnsupportedError,
 )
+from typedecide.inputs import (
+    InputError,
+    decode,
+    display,
+    explain,
+    ordering_level,
+    parse_asked,
+    read_bytes,
+    read_json,
+    whole,
+)
+from typedecide.options import READOUTS, Options, readouts_of
 from typedecide.orderings import Level
-from typedecide.questions import Question, parse_questions
-from typedecide.results import Debiased, DecisionEngine, Prefill, ScoredAll
+from typedecide.questions import Question
+from typedecide.results import Debiased, Decided, DecisionEngine
 
 DEVICES = ("auto", "webgpu", "wasm", "native")
 VARIANTS = ("explicit", "gqa")
-READOUTS = ("labels", "text")
 
 BAD_INPUT = (BundleError, InvalidQuestionError, InvalidStateError, TooLongError)
 """Errors that are about what the user gave, not about the engine."""
@@ -52,12 +63,6 @@ questions.json holds questions by id, in the System One form:
 """
 
 
-class InputError(TypedecideError):
-    """A file or argument that cannot be used; the message names it and the value at fault."""
-
-    code = "INPUT"
-
-
 @dataclass(frozen=True)
 class Task:
     """What to decide: a state and questions by id, and the names of the files that they came from."""
@@ -69,54 +74,29 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How questions are asked: the readout, and in how many orders of its options `labels` reads each one.
-
-    Orderings and budget are None where they are not given.
-    """
-
-    readout: str
-    orderings: Level | None
-    budget: int | None
-
-
-@dataclass(frozen=True)
 class Result:
-    """What was decided, and by what; `scored` holds the answers in the order of `keys`."""
+    """What was decided, by what, and by which readout."""
 
     info: Mapping[str, Any]
     readout: str
-    prefill: Prefill
-    keys: Sequence[str]
-    scored: ScoredAll
-
-    @property
-    def answers(self) -> dict[str, Debiased]:
-        """The answers by question."""
-        return dict(zip(self.keys, self.scored.answers, strict=True))
+    decided: Decided
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, numbers in full precision."""
+        done = self.decided
         return {
             "model": self.info["model"]["name"],
             "device": self.info["device"],
             "candidate": self.info["candidate"],
             "format": self.info["format"],
             "readout": self.readout,
-            "prefix_tokens": self.prefill.tokens,
-            "prefill_ms": self.prefill.ms,
-            "score_ms": self.scored.ms,
-            "tokens_run": self.scored.tokens_run,
-            "tokens_saved": self.scored.tokens_saved,
-            "runs": self.scored.runs,
-            "answers": {
-                key: {
-                    **one.answer.to_dict(),
-                    "orderings_used": one.orderings_used,
-                    "flip_rate": one.flip_rate,
-                }
-                for key, one in self.answers.items()
-            },
+            "prefix_tokens": done.prefill.tokens,
+            "prefill_ms": done.prefill.ms,
+            "score_ms": done.ms,
+            "tokens_run": done.tokens_run,
+            "tokens_saved": done.tokens_saved,
+            "runs": done.runs,
+            "answers": {key: one.to_dict() for key, one in done.answers.items()},
         }
 
 
@@ -126,9 +106,9 @@ class Result:
 def read_task(state: str, questions: str) -> Task:
     """The task in two files; `-` as the state is standard input."""
     return Task(
-        state=_decode(state, _read_bytes(state)),
-        questions=_parse(questions, _read_json(questions)),
-        state_file=_display(state),
+        state=decode(state, read_bytes(state)),
+        questions=parse_asked(questions, read_json(questions)),
+        state_file=display(state),
         questions_file=questions,
     )
 
@@ -136,130 +116,78 @@ def read_task(state: str, questions: str) -> Task:
 def read_sample(bundle: Bundle) -> Task:
     """The sample that a bundle ships with its page."""
     path = str(bundle.root / "app" / "sample.json")
-    sample = _read_json(path)
+    sample = read_json(path)
     if not isinstance(sample, dict) or not isinstance(sample.get("state"), str):
         raise InputError(f"{path}: not an object with a state and questions.", path=path)
-    return Task(sample["state"], _parse(path, sample.get("questions")), path, path)
-
-
-def _display(path: str) -> str:
-    return "standard input" if path == "-" else path
-
-
-def _read_bytes(path: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.", path=path) from error
-
-
-def _decode(path: str, data: bytes) -> str:
-    # From bytes, so that line ends stay as they are.
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{_display(path)}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}.",
-            path=path,
-            offset=error.start,
-        ) from error
-
-
-def _read_json(path: str) -> Any:
-    text = _decode(path, _read_bytes(path))
-    try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON: {error}.", path=path) from error
-    except InputError as error:
-        raise InputError(f"{path}: {error.message}", path=path, **error.data) from None
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: JSON would silently keep the last of two."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise InputError(f"the key {key!r} is there twice.", key=key)
-        found[key] = value
-    return found
-
-
-def _parse(path: str, wire: object) -> dict[str, Question]:
-    try:
-        return parse_questions(wire)
-    except InvalidQuestionError as error:
-        raise InputError(f"{path}: {_explain(error)}", **error.data) from error
-
-
-def _explain(error: TypedecideError) -> str:
-    """The error's message, with where it is and what was found there."""
-    if not isinstance(error, InvalidQuestionError):
-        return error.message
-    place = ".".join(map(str, error.loc))
-    return f"{place + ': ' if place else ''}{error.message} Found {error.value!r}."
+    return Task(sample["state"], parse_asked(path, sample.get("questions")), path, path)
 
 
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 
-def asking(args: argparse.Namespace, bundle: Bundle, task: Task) -> Asking:
+def asking(args: argparse.Namespace, bundle: Bundle, task: Task) -> tuple[Level | None, Options]:
     """What the arguments say about how to ask, checked against the questions: the engines know no names."""
-    how = Asking(args.readout or str(bundle.manifest["readout"]), args.orderings, args.budget)
-    given = {"--orderings": how.orderings, "--budget": how.budget}
+    readout, known = args.readout or str(bundle.manifest["readout"]), readouts_of(bundle.manifest)
+    if readout not in known:
+        raise InputError(
+            f"--readout {readout}: this bundle has {', '.join(known)}.", readout=readout, known=[*known]
+        )
+    given = {
+        "--orderings": args.orderings,
+        "--budget": args.budget,
+        "--early-stop": args.early_stop or None,
+        "--prior": args.prior,
+    }
     for name, value in given.items():
-        if value is not None and how.readout != "labels":
+        if value is not None and readout != "labels":
+            shown = name if value is True else f"{name} {value}"
             raise InputError(
-                f"{name} {value}: the {how.readout} readout lists no options, so they have no order;"
+                f"{shown}: the {readout} readout has neither orders of the options nor a prior;"
                 f" leave {name} out, or add --readout labels.",
-                readout=how.readout,
+                readout=readout,
                 **{name.lstrip("-"): value},
             )
-    if how.budget is not None and how.orderings not in (None, "auto"):
+    if args.budget is not None and args.orderings not in (None, "auto"):
         raise InputError(
-            f"--budget {how.budget}: only --orderings auto has a budget, not {how.orderings}.",
-            budget=how.budget,
-            orderings=how.orderings,
+            f"--budget {args.budget}: only --orderings auto has a budget, not {args.orderings}.",
+            budget=args.budget,
+            orderings=args.orderings,
         )
     for key, question in task.questions.items():
         n = len(question.names)
-        if isinstance(how.orderings, int) and how.orderings > n:
+        if isinstance(args.orderings, int) and args.orderings > n:
             raise InputError(
-                f"--orderings {how.orderings}: the question {key!r} has {n} options, and so at most {n} orders."
+                f"--orderings {args.orderings}: the question {key!r} has {n} options, and so at most {n} orders."
                 " `auto` and `all` fit every question.",
                 question=key,
                 options=n,
             )
-    return how
+    options = Options(readout=readout, budget=args.budget, early_stop=args.early_stop, prior=args.prior)
+    return args.orderings, options
 
 
-def decide(engine: DecisionEngine, task: Task, how: Asking, status: Status) -> Result:
-    """Prefill the state and score all questions in packed runs."""
-    status.say("Reading the text")
-    try:
-        prefill = engine.prefill(task.state)
-    except (TooLongError, InvalidStateError) as error:
-        raise InputError(f"{task.state_file}: {error.message}", **error.data) from error
-    keys = list(task.questions)
-    done = 0
+def decide(
+    engine: DecisionEngine, task: Task, orderings: Level | None, options: Options, status: Status
+) -> Decided:
+    """Answer the questions of a task, and say how far that is."""
+    count, done = len(task.questions), 0
 
-    def answered(index: int, _: Debiased) -> None:
+    def answered(key: str, _: Debiased) -> None:
         nonlocal done
         done += 1
-        status.say(f"Answered {done} of {len(keys)}: {keys[index]}")
+        status.say(f"Answered {done} of {count}: {key}")
 
-    status.say(f"Asking {len(keys)} question{'' if len(keys) == 1 else 's'}")
+    status.say(f"Reading the text and asking {count} question{'' if count == 1 else 's'}")
     try:
-        scored = engine.score_all(
-            list(task.questions.values()),
-            how.orderings,
-            how.budget,
-            on_answer=answered,
-            readout=how.readout,
-        )
-    except (InvalidQuestionError, TooLongError) as error:
-        raise InputError(f"{task.questions_file}: {_explain(error)}", **error.data) from error
-    return Result(engine.info, how.readout, prefill, keys, scored)
+        return engine.decide(task.state, task.questions, orderings, on_answer=answered, **options)
+    except InvalidStateError as error:
+        raise InputError(f"{task.state_file}: {error.message}", **error.data) from error
+    except InvalidQuestionError as error:
+        raise InputError(f"{task.questions_file}: {explain(error)}", **error.data) from error
+    except TooLongError as error:
+        # A question that is too long behind its text says how long the text is.
+        file = task.questions_file if "prefix" in error.data else task.state_file
+        raise InputError(f"{file}: {error.message}", **error.data) from error
 
 
 def open_engine(args: argparse.Namespace, bundle: Path, status: Status) -> DecisionEngine:
@@ -341,7 +269,7 @@ def show_result(result: Result) -> None:
     """Print the answers as a table, and below it what they cost."""
     rich = _rich()
     console = rich.console.Console()
-    info, scored = result.info, result.scored
+    info, done = result.info, result.decided
     table = rich.table.Table(
         title=f"{info['model']['name']}, {info['format']}, {result.readout} readout, on {info['candidate']}"
     )
@@ -350,13 +278,13 @@ def show_result(result: Result) -> None:
     table.add_column("probability", no_wrap=True)
     for heading in ("confidence", "orders", "flip rate"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for key, one in result.answers.items():
+    for key, one in done.answers.items():
         table.add_row(*_cells(key, one))
     console.print(table)
     console.print(
-        f"{result.prefill.tokens} tokens read once in {result.prefill.ms:.0f} ms; answers in {scored.ms:.0f} ms: "
-        f"{scored.tokens_run} tokens run, {scored.tokens_saved} saved, {scored.runs} "
-        f"run{'' if scored.runs == 1 else 's'}",
+        f"{done.prefill.tokens} tokens read once in {done.prefill.ms:.0f} ms; answers in {done.ms:.0f} ms: "
+        f"{done.tokens_run} tokens run, {done.tokens_saved} saved, {done.runs} "
+        f"run{'' if done.runs == 1 else 's'}",
         highlight=False,
         soft_wrap=True,
     )
@@ -388,6 +316,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "limits": dict(bundle.limits),
         "labels": len(bundle.labels),
         "readout": bundle.manifest["readout"],
+        "readouts": [*readouts_of(bundle.manifest)],
         "default_format": bundle.default_format,
         "formats": {
             name: {"bytes": one.bytes, "graphs": list(one.graphs), "drift": dict(one.drift)}
@@ -478,46 +407,36 @@ def _engine_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--format", help="weight format (default: the bundle's own; see info)")
     command.add_argument("--variant", choices=VARIANTS, help="graph variant, for --device native")
-    command.add_argument("--threads", type=_whole(1), metavar="N", help="processor threads")
+    command.add_argument("--threads", type=whole(1), metavar="N", help="processor threads")
     command.add_argument(
         "--readout",
         choices=READOUTS,
-        help="what answers: the letters of listed options, or the options' own texts (default: the bundle's)",
+        help="what answers: the letters of listed options, the options' own texts, or a trained pointer, where the"
+        " bundle has it (default: the bundle's)",
     )
     command.add_argument(
         "--orderings",
-        type=_level,
+        type=ordering_level,
         metavar="auto|all|K",
         help="for labels: in how many orders of its options each question is read: both of two options and up to"
         " --budget of more (auto, the default), every cyclic one (all), or K; 1 reads only the order given",
     )
     command.add_argument(
         "--budget",
-        type=_whole(2),
+        type=whole(2),
         metavar="K",
         help="the most orders that auto reads (default: the bundle's)",
     )
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    """A parser of whole numbers from `least`."""
-
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"not a whole number from {least}: {text!r}")
-        return int(text)
-
-    return parse
-
-
-def _level(text: str) -> Level:
-    named: Mapping[str, Level] = {"auto": "auto", "all": "all"}
-    if text in named:
-        return named[text]
-    try:
-        return _whole(1)(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"neither auto, all nor a whole number from 1: {text!r}") from None
+    command.add_argument(
+        "--early-stop",
+        action="store_true",
+        help="for labels: leave out orders that can hardly change an answer any more",
+    )
+    command.add_argument(
+        "--prior",
+        choices=["content-free"],
+        help="for labels: take out what the model answers where there is no text",
+    )
 
 
 def _decide(args: argparse.Namespace) -> None:
@@ -537,9 +456,10 @@ def _answer(args: argparse.Namespace, bundle: Bundle, task: Task) -> None:
             variant=args.variant,
             device=args.device,
         )
-    how = asking(args, bundle, task)
+    orderings, options = asking(args, bundle, task)
     with Status() as status, open_engine(args, args.bundle, status) as engine:
-        result = decide(engine, task, how, status)
+        decided = decide(engine, task, orderings, options, status)
+        result = Result(engine.info, str(options["readout"]), decided)
     if args.json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
@@ -561,7 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args.func(args)
         sys.stdout.flush()
     except (InputError, *BAD_INPUT) as error:
-        print(f"error: {_explain(error)}", file=sys.stderr)
+        print(f"error: {explain(error)}", file=sys.stderr)
         return 2
     except TypedecideError as error:
         print(f"error: {error.code}: {error.message}", file=sys.stderr)

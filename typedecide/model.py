@@ -1,4 +1,4 @@
-"""The decoder graph in Python's onnxruntime: token ids in, label logits out; makes the KV caches.
+"""The decoder graph in Python's onnxruntime: token ids in, logits or projections out; makes the KV caches.
 
 Knows tensors and token ids, not questions. The same arithmetic as `web/engine.js`. Needs the `native` extra
 (numpy, onnxruntime).
@@ -15,7 +15,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from typedecide import packing
-from typedecide.errors import TooLongError
+from typedecide.errors import TooLongError, UnsupportedError
 
 HIDDEN = np.float32(-1e4)
 """Additive mask value of a position that must not be seen: exact in float32, and safe in float16."""
@@ -29,13 +29,21 @@ class Suffix:
     """One continuation of the cached prefix, and what is read of it.
 
     Either the logits of `label_ids` at the last token, or the log-probability of each of `targets`, the j-th one at
-    place `reads[j]` of `ids`.
+    place `reads[j]` of `ids`; or, of a joined suffix (`branches` behind the stem `ids`, and `tail` behind them all),
+    the projections of the last token of each branch and of the tail: [(branches + 1) * width], row by row.
     """
 
     ids: Sequence[int]
     label_ids: Sequence[int] = ()
     reads: Sequence[int] | None = None
     targets: Sequence[int] = ()
+    branches: Sequence[Sequence[int]] = ()
+    tail: Sequence[int] = ()
+
+    @property
+    def packed(self) -> packing.Suffix:
+        """What packing knows of it."""
+        return packing.Suffix(self.ids, self.reads, self.branches, self.tail)
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,16 @@ class Totals:
     runs: int
 
 
+@dataclass(frozen=True)
+class _Reads:
+    """What a run reads: rows of its tokens, labels whose logits are read at each row, and which of the rows are
+    normalised over the whole vocabulary, as places in `rows`."""
+
+    rows: Sequence[int] = (0,)
+    labels: Sequence[int] = (0,)
+    whole: Sequence[int] = ()
+
+
 class NativeModel:
     """One session over one graph.
 
@@ -102,6 +120,8 @@ class NativeModel:
             )
         self._session: Any = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {i.name for i in self._session.get_inputs()}
+        names = [o.name for o in self._session.get_outputs()]
+        self._outputs = [name for name in names if not name.startswith("present.")]
         self.shape = shape
 
     def __enter__(self) -> Self:
@@ -116,13 +136,16 @@ class NativeModel:
 
     def prefill(self, ids: Sequence[int], base: Cache | None = None) -> Cache:
         """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again."""
-        self._fits(len(ids))
+        limit = self.shape.context
+        if len(ids) > limit:
+            message = f"the text has {len(ids)} tokens, the context holds {limit}"
+            raise TooLongError(message, tokens=len(ids), limit=limit)
         cache = base or self._empty()
         for start in range(cache.length, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
             mask = tree_mask(start, range(-1, len(chunk) - 1))
             positions = range(start, start + len(chunk))
-            _, _, cache = self._run(cache, chunk, positions, mask, [0], [0], [], True)
+            _, cache = self._run(cache, chunk, positions, mask, _Reads(), True)
         return cache
 
     def score(
@@ -132,15 +155,16 @@ class NativeModel:
         budget: int | None = None,
         on_logits: Callable[[int, NDArray[np.float32]], None] = lambda *_: None,
     ) -> tuple[list[NDArray[np.float32]], Totals]:
-        """Label logits, or targets' log-probabilities, of each suffix after a cached prefix.
+        """Label logits, targets' log-probabilities or projections of each suffix after a cached prefix.
 
-        Suffixes are packed into runs of at most `budget` tokens (None: one run), in which what they share from
-        their start is computed once. `on_logits(suffix, logits)` is told each result as its run ends.
+        Suffixes are packed into runs of at most `budget` tokens (None: as many as the context holds), in which what
+        they share from their start is computed once. `on_logits(suffix, logits)` is told each result as its run ends.
         """
-        for suffix in suffixes:
-            self._fits(cache.length + len(suffix.ids))
-        tokens = sum(len(s.ids) for s in suffixes)
-        plan = packing.plan_runs([packing.Suffix(s.ids, s.reads) for s in suffixes], budget or max(tokens, 1))
+        packed = [suffix.packed for suffix in suffixes]
+        for suffix in packed:
+            self._check(cache.length, suffix)
+        most = self.shape.context  # RotaryEmbedding takes no more tokens than it has positions
+        plan = packing.plan_runs(packed, most if budget is None else min(budget, most))
         found: dict[int, NDArray[np.float32]] = {}
         for run in plan:
             for index, logits in zip(run.suffixes, self._packed(cache, run, suffixes), strict=True):
@@ -150,32 +174,33 @@ class NativeModel:
         return [found[i] for i in range(len(suffixes))], totals
 
     def score_full(self, suffix: Suffix) -> NDArray[np.float32]:
-        """Label logits of a whole prompt, without the cache: the plain path that others are compared with."""
-        self._fits(len(suffix.ids))
-        (run,) = packing.plan_runs([packing.Suffix(suffix.ids)], len(suffix.ids))
+        """What is read of a whole prompt, without the cache: the plain path that others are compared with."""
+        self._check(0, suffix.packed)
+        (run,) = packing.plan_runs([suffix.packed], suffix.packed.length)
         return self._packed(self._empty(), run, [suffix])[0]
 
     def _packed(
         self, cache: Cache, run: packing.Run, suffixes: Sequence[Suffix]
     ) -> list[NDArray[np.float32]]:
-        """One packed run: the label logits of its suffixes."""
+        """One packed run: what is read of its suffixes."""
         past = cache.length
         wanted = [suffixes[i] for i in run.suffixes]
         columns = _places(i for s in wanted for i in (*s.label_ids, *s.targets))
         rows = _places(row for reads in run.rows for row in reads)
         whole = _places(row for s, reads in zip(wanted, run.rows, strict=True) if s.targets for row in reads)
+        reads = _Reads([*rows], [*columns] or [0], [rows[row] for row in whole])
         positions = [past + depth for depth in run.depths]
-        mask = tree_mask(past, run.parents)
-        logits, normalizers, _ = self._run(
-            cache, run.ids, positions, mask, [*rows], [*columns], [*whole], False
-        )
+        read, _ = self._run(cache, run.ids, positions, tree_mask(past, run.parents, run.joins), reads, False)
         found = []
-        for suffix, reads in zip(wanted, run.rows, strict=True):
-            if suffix.targets:
-                at = [rows[r] for r in reads], [columns[t] for t in suffix.targets]
-                found.append(logits[at] - normalizers[[whole[r] for r in reads]])
+        for suffix, own in zip(wanted, run.rows, strict=True):
+            at = [rows[row] for row in own]
+            if suffix.branches:
+                found.append(read["projections"][at].reshape(-1))
+            elif suffix.targets:
+                logits = read["label_logits"][at, [columns[i] for i in suffix.targets]]
+                found.append(logits - read["normalizers"][[whole[row] for row in own]])
             else:
-                found.append(logits[rows[reads[0]], [columns[i] for i in suffix.label_ids]])
+                found.append(read["label_logits"][at[0], [columns[i] for i in suffix.label_ids]])
         return found
 
     def _run(
@@ -184,44 +209,52 @@ class NativeModel:
         ids: Sequence[int],
         positions: Sequence[int],
         mask: NDArray[np.float32],
-        rows: Sequence[int] | NDArray[np.int64],
-        labels: Sequence[int],
-        vocabulary_rows: Sequence[int],
+        reads: _Reads,
         keep: bool,
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], Cache]:
-        """One session run: label logits [rows, labels], normalizers [vocabulary_rows], and the cache, with the new
-        tokens when `keep`."""
+    ) -> tuple[dict[str, NDArray[np.float32]], Cache]:
+        """One session run: the graph's outputs, and the cache, with the new tokens when `keep`."""
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),
             "position_ids": np.asarray([positions], np.int64),
             "mask": mask,
-            "rows": np.asarray(rows, np.int64),
-            "label_ids": np.asarray(labels, np.int64),
-            "vocabulary_rows": np.asarray(vocabulary_rows, np.int64),
+            "rows": np.asarray(reads.rows, np.int64),
+            "label_ids": np.asarray(reads.labels, np.int64),
+            "vocabulary_rows": np.asarray(reads.whole, np.int64),
             **cache.past,
         }
         if "seqlens_k" in self._inputs:
             feeds["seqlens_k"] = np.asarray([total - 1], np.int32)
             feeds["total_sequence_length"] = np.asarray([total], np.int32)
-        wanted = ["label_logits", "normalizers"]
-        if keep:
-            wanted += [name.replace("past.", "present.", 1) for name in cache.past]
-        logits, normalizers, *present = self._session.run(wanted, feeds)
-        kept = Cache(dict(zip(cache.past, present, strict=True))) if keep else cache
-        return logits, normalizers, kept
+        present = [name.replace("past.", "present.", 1) for name in cache.past] if keep else []
+        wanted = [*self._outputs, *present]
+        results = dict(zip(wanted, self._session.run(wanted, feeds), strict=True))
+        kept = [results.pop(name) for name in present]
+        return results, Cache(dict(zip(cache.past, kept, strict=True))) if keep else cache
 
     def _empty(self) -> Cache:
         shape = (1, self.shape.kv_heads, 0, self.shape.head_dim)
         names = [f"past.{i}.{part}" for i in range(self.shape.layers) for part in ("key", "value")]
         return Cache({name: np.zeros(shape, np.float32) for name in names})
 
-    def _fits(self, tokens: int) -> None:
-        if tokens > self.shape.context:
+    def _check(self, prefix: int, suffix: packing.Suffix) -> None:
+        """TooLongError where a suffix does not fit behind `prefix` tokens, UnsupportedError for a joined one where
+        the graph has no projections."""
+        limit, depth = self.shape.context, suffix.depth
+        tokens = prefix + depth
+        if tokens > limit:
+            room = f"behind the text's {prefix} the context of {limit} holds {limit - prefix} more"
+            whole = f"the prompt has {tokens} tokens, the context holds {limit}"
+            message = f"the question has {depth} tokens; {room}" if prefix else whole
+            raise TooLongError(message, tokens=tokens, limit=limit, prefix=prefix, suffix=depth)
+        if suffix.length > limit:
+            message = f"the question has {suffix.length} tokens with all its options, one run holds {limit}"
             raise TooLongError(
-                f"the text has {tokens} tokens, the context holds {self.shape.context}",
-                tokens=tokens,
-                limit=self.shape.context,
+                message, tokens=suffix.length, limit=limit, prefix=prefix, suffix=suffix.length
+            )
+        if suffix.branches and "projections" not in self._outputs:
+            raise UnsupportedError(
+                "this model has no pointer, which joined suffixes are read by", outputs=self._outputs
             )
 
 
@@ -230,12 +263,18 @@ def _places(values: Iterable[int]) -> dict[int, int]:
     return {value: place for place, value in enumerate(dict.fromkeys(values))}
 
 
-def tree_mask(past: int, parents: Sequence[int]) -> NDArray[np.float32]:
-    """Additive mask [1, 1, S, past + S]: each token sees the whole prefix, its ancestors and itself."""
+def tree_mask(
+    past: int, parents: Sequence[int], joins: packing.Joins = packing.NO_JOINS
+) -> NDArray[np.float32]:
+    """Additive mask [1, 1, S, past + S]: each token sees the whole prefix, what its parent and the tokens that it
+    joins see, these themselves, and itself."""
+    packing.check_tree(parents, joins)
     mask = np.full((1, 1, len(parents), past + len(parents)), HIDDEN, np.float32)
     mask[..., :past] = 0
     for row, parent in enumerate(parents):
         if parent >= 0:
             mask[0, 0, row] = mask[0, 0, parent]
+        for end in joins.get(row, ()):
+            np.maximum(mask[0, 0, row], mask[0, 0, end], out=mask[0, 0, row])
         mask[0, 0, row, past + row] = 0
     return mask

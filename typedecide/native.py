@@ -6,10 +6,11 @@ Needs the `native` extra (numpy, onnxruntime, tokenizers).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import onnxruntime as ort
@@ -17,46 +18,21 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
-from typedecide.errors import InvalidQuestionError, InvalidStateError, UnsupportedError
+from typedecide.errors import InvalidStateError, UnsupportedError
 from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
-from typedecide.orderings import Level, combine, cyclic_shifts, how_many, rotate, unrotate
-from typedecide.prompt import Prompt, PromptSpec, suffix_after
-from typedecide.questions import Criterion, Question
+from typedecide.options import Asking, Options, readouts_of, resolve
+from typedecide.orderings import Level, certified, rounds
+from typedecide.prior import BatchPrior, Prior
+from typedecide.prompt import Prompt, PromptSpec
+from typedecide.questions import Question
 from typedecide.readout import read
-from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
+from typedecide.readouts import Readout, readouts
+from typedecide.recent import KEPT_QUESTIONS, Recent
+from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.states import DEFAULT_BYTES, States
-from typedecide.text import BLANK, TextPrompt, gain
+from typedecide.text import BLANK, gain
 
 VARIANTS = ("gqa", "explicit")
-
-
-READOUTS = ("labels", "text")
-
-
-def check_readout(readout: str, orderings: Level | None, budget: int | None) -> None:
-    """UnsupportedError for an unknown readout, and for orders of options where none are listed."""
-    if readout not in READOUTS:
-        raise UnsupportedError(
-            f"there is no readout {readout!r}; known: {', '.join(READOUTS)}", readout=readout
-        )
-    if readout == "text" and (orderings, budget) != (None, None):
-        raise UnsupportedError(
-            "the text readout lists no options, so orderings and budget do not apply: leave them out, or use the"
-            " labels readout",
-            readout=readout,
-            orderings=orderings,
-            budget=budget,
-        )
-
-
-def orders_of(n: int, index: int, orderings: Level, budget: int) -> int:
-    """How many orders of a question's `n` options are read; its index goes into the error."""
-    try:
-        return how_many(n, orderings, budget)
-    except ValueError as error:
-        raise InvalidQuestionError(
-            f"Question {index}: {error}", value=orderings, budget=budget, loc=[index]
-        ) from None
 
 
 class TextTokenizer:
@@ -88,6 +64,29 @@ class _State:
     @property
     def bytes(self) -> int:
         return self.cache.bytes
+
+
+@dataclass
+class _Open:
+    """A question under way: the orders to read in the first round and in the second, and what was read."""
+
+    index: int
+    question: Question
+    rounds: tuple[list[int], list[int]]
+    readings: list[list[float]]
+
+    @property
+    def orders(self) -> int:
+        """Orders planned."""
+        return sum(map(len, self.rounds))
+
+    @property
+    def done(self) -> bool:
+        """Whether all orders are read, or the first round decides."""
+        count = len(self.readings)
+        return count == self.orders or (
+            count == len(self.rounds[0]) and certified(self.readings, self.orders)
+        )
 
 
 class NativeEngine:
@@ -127,16 +126,19 @@ class NativeEngine:
         self.bundle = opened
         self.prompt = Prompt(PromptSpec.from_manifest(opened.manifest))
         self.tokenizer = TextTokenizer.from_file(opened.tokenizer_path)
+        self._readouts = readouts(opened.manifest, self.tokenizer)
         self.model = NativeModel(
             opened.graph_path(chosen.name, variant).read_bytes(),
             dict(opened.weights(chosen.name)),
             Shape(**opened.model["shape"]),
             threads,
         )
-        self.text = TextPrompt.from_manifest(self.prompt, opened.manifest)
         self.states: States[_State] = States(state_bytes)
-        self._blank: _State | None = None
-        self._blank_scores: dict[Question, list[float]] = {}
+        self._blank_evidence: _State | None = None
+        self._blank_readings: Recent[tuple[str, Question], dict[int, list[float]]] = Recent(
+            KEPT_QUESTIONS, dict
+        )
+        self._priors: Recent[tuple[Question, int], BatchPrior] = Recent(KEPT_QUESTIONS, BatchPrior)
         self._state: _State | None = None
         head = self.prompt.head_ids(self.tokenizer)
         self._head = (head, self.model.prefill(head))
@@ -151,6 +153,8 @@ class NativeEngine:
             "adapter": None,
             "ort": {"version": ort.__version__, "build": "native"},
             "context": opened.limits["context"],
+            "readout": opened.manifest["readout"],
+            "readouts": [*readouts_of(opened.manifest)],
             "loadMs": (time.perf_counter() - began) * 1e3,
         }
 
@@ -177,138 +181,192 @@ class NativeEngine:
         return Prefill(tokens=self._state.cache.length, ms=ms, kept=kept is not None)
 
     def release(self) -> None:
-        """Free all kept texts and what is known of blank evidence; the engine stays usable."""
+        """Free all kept texts, what is known of blank evidence, and batch priors; the engine stays usable."""
         self.states.clear()
-        self._blank_scores.clear()
-        self._state = self._blank = None
+        self._blank_readings.clear()
+        self._priors.clear()
+        self._state = self._blank_evidence = None
 
-    def score(self, question: Question) -> Scored:
-        """Answer one question about the prefilled text."""
-        began = time.perf_counter()
-        suffix = self._suffix(question, 0)
-        (logits,), _ = self.model.score(self._current().cache, [suffix])
-        answer = read(question, logits.tolist())
-        return Scored(answer, len(suffix.ids), (time.perf_counter() - began) * 1e3)
+    def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
+        """Answer one question about the prefilled text; the arguments are those of `score_all`."""
+        done = self.score_all([question], orderings, **options)
+        return Scored(**vars(done.answers[0]), tokens=done.tokens_run, ms=done.ms)
 
     def score_all(
         self,
         questions: Sequence[Question],
         orderings: Level | None = None,
-        budget: int | None = None,
-        run_tokens: int | None = None,
+        *,
         on_answer: OnAnswer | None = None,
-        readout: str | None = None,
+        **options: Unpack[Options],
     ) -> ScoredAll:
-        """Answer many questions about the prefilled text, each in several orders of its options, in packed runs.
+        """Answer many questions about the prefilled text, in packed runs.
 
         Args:
             questions: what to ask.
-            orderings: orders read of each question: 1, a number, "all" cyclic ones, or (default) "auto": both of
-                two options, and up to `budget` of more. For the `labels` readout only.
-            budget: the rotation budget of "auto"; None takes the bundle's.
-            run_tokens: tokens of one packed run; None takes the bundle's.
+            orderings: orders of its options in which the `labels` readout reads each question: 1, a number, "all"
+                cyclic ones, or (default) "auto": both of two options, and up to a budget of more.
             on_answer: told each answer as soon as its last order is read.
-            readout: `labels` (letters of the listed options) or `text` (the options' own texts, which need no
-                orders); None takes the bundle's.
+            options: `typedecide.options.Options`.
         """
-        chosen = readout or self.bundle.manifest["readout"]
-        check_readout(chosen, orderings, budget)
-        if chosen == "text":
-            return self._score_texts(questions, run_tokens, on_answer)
-        began = time.perf_counter()
-        limits = self.bundle.limits
-        orders: list[tuple[int, int]] = []
-        counts = []
+        how, asked = self._plan(questions, orderings, options)
+        return self._score(asked, how, on_answer)
+
+    def decide(
+        self,
+        state: str,
+        questions: Mapping[str, Question],
+        orderings: Level | None = None,
+        *,
+        on_answer: OnDecided | None = None,
+        **options: Unpack[Options],
+    ) -> Decided:
+        """Prefill a text and answer questions about it, by id; the arguments are those of `score_all`."""
+        how, asked = self._plan([*questions.values()], orderings, options)
+        prefill = self.prefill(state)
+        ids = [*questions]
+        tell = None if on_answer is None else lambda index, answer: on_answer(ids[index], answer)
+        done = self._score(asked, how, tell)
+        answers = dict(zip(ids, done.answers, strict=True))
+        return Decided(**{**vars(done), "answers": answers}, prefill=prefill)
+
+    def _plan(
+        self, questions: Sequence[Question], orderings: Level | None, options: Options
+    ) -> tuple[Asking, list[_Open]]:
+        """How to ask, and what to read; the errors of wrong options come from here."""
+        how = resolve(self.bundle.manifest, "native", orderings, options)
+        asked = []
         for index, question in enumerate(questions):
-            n = len(question.names)
-            counts.append(orders_of(n, index, orderings or "auto", budget or limits["rotation_budget"]))
-            orders += [(index, shift) for shift in cyclic_shifts(n, counts[-1])]
-        found: list[list[list[float]]] = [[] for _ in questions]
-        answers: dict[int, Debiased] = {}
+            shifts = how.shifts(question, index)
+            plan = rounds(shifts) if how.stops_early(question) else (shifts, [])
+            asked.append(_Open(index, question, plan, []))
+        return how, asked
 
-        def take(suffix: int, logits: NDArray[np.float32]) -> None:
-            index, shift = orders[suffix]
-            found[index].append(unrotate(logits.tolist(), shift))
-            if len(found[index]) == counts[index]:
-                pooled = combine(found[index])
-                answer = read(questions[index], pooled.log_probabilities)
-                answers[index] = Debiased(answer, pooled.orderings_used, pooled.flip_rate)
-                if on_answer:
-                    on_answer(index, answers[index])
-
-        suffixes = [self._suffix(questions[index], shift) for index, shift in orders]
-        _, totals = self.model.score(
-            self._current().cache, suffixes, run_tokens or limits["run_tokens"], take
-        )
-        return ScoredAll(
-            tuple(answers[i] for i in range(len(questions))),
-            totals.tokens,
-            totals.saved,
-            totals.runs,
-            (time.perf_counter() - began) * 1e3,
-        )
-
-    def _score_texts(
-        self, questions: Sequence[Question], run_tokens: int | None, on_answer: OnAnswer | None
-    ) -> ScoredAll:
-        """The `text` readout: every option's own text, under the evidence and (kept) under blank evidence."""
+    def _score(self, asked: Sequence[_Open], how: Asking, on_answer: OnAnswer | None) -> ScoredAll:
+        """Answer what was planned."""
         began = time.perf_counter()
-        budget = run_tokens or self.bundle.limits["run_tokens"]
         state = self._current()
-        new = [q for q in dict.fromkeys(questions) if q not in self._blank_scores]
-        cost = Totals(0, 0, 0)
-        for question in new:
-            # In a run of its own: what is kept must not depend on what was asked along with it, not by the last bit.
-            (scores,), one = self._text_scores(self._blank_state(), [question], budget, lambda *_: None)
-            self._blank_scores[question] = scores
-            cost = Totals(cost.tokens + one.tokens, cost.saved + one.saved, cost.runs + one.runs)
         answers: dict[int, Debiased] = {}
 
-        def take(index: int, scores: list[float]) -> None:
-            question = questions[index]
-            answer = read(question, gain(scores, self._blank_scores[question]))
-            answers[index] = Debiased(answer, 1, 0.0)
-            if on_answer:
-                on_answer(index, answers[index])
+        def take(one: _Open, reading: list[float]) -> None:
+            one.readings.append(reading)
+            if one.done:
+                answers[one.index] = self._answer(state, one, how)
+                if on_answer:
+                    on_answer(one.index, answers[one.index])
 
-        _, totals = self._text_scores(state, questions, budget, take)
+        first = self._round(state, asked, 0, how, take)
+        totals = _sum([first, self._round(state, [one for one in asked if not one.done], 1, how, take)])
         return ScoredAll(
-            tuple(answers[i] for i in range(len(questions))),
-            totals.tokens + cost.tokens,
-            totals.saved + cost.saved,
-            totals.runs + cost.runs,
-            (time.perf_counter() - began) * 1e3,
+            tokens_run=totals.tokens,
+            tokens_saved=totals.saved,
+            runs=totals.runs,
+            ms=(time.perf_counter() - began) * 1e3,
+            answers=tuple(answers[i] for i in range(len(asked))),
         )
 
-    def _text_scores(
+    def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:
+        """Answer one question in the order given from whole prompts, without any cache: the plain path."""
+        began = time.perf_counter()
+        used = self._readouts[resolve(self.bundle.manifest, "native", None, {"readout": readout}).readout]
+        reading, tokens = self._full_reading(used, state, question)
+        if used.needs_blank:
+            blank, more = self._full_reading(used, BLANK, question)
+            reading, tokens = gain(reading, blank), tokens + more
+        answer = used.answer(question, [reading])
+        return Scored(**vars(answer), tokens=tokens, ms=(time.perf_counter() - began) * 1e3)
+
+    def _full_reading(self, readout: Readout, state: str, question: Question) -> tuple[list[float], int]:
+        """A question's reading from whole prompts, and the tokens that took."""
+        prompts = readout.suffixes(state, (), question, 0)
+        found = [self.model.score_full(prompt) for prompt in prompts]
+        return readout.reading(question, 0, found), sum(prompt.packed.length for prompt in prompts)
+
+    def _round(
         self,
         state: _State,
-        questions: Sequence[Question],
-        budget: int,
-        take: Callable[[int, list[float]], None],
+        asked: Sequence[_Open],
+        number: int,
+        how: Asking,
+        take: Callable[[_Open, list[float]], None],
+    ) -> Totals:
+        """Read one round of the orders of some questions, against blank evidence where that is wanted."""
+        readout = self._readouts[how.readout]
+        units = [(one, shift) for one in asked for shift in one.rounds[number]]
+        pairs = [(one.question, shift) for one, shift in units]
+        wanted = readout.needs_blank or how.prior == "content-free"
+        blank, cost = self._blank(readout, pairs, how) if wanted else ({}, NOTHING)
+
+        def compare(index: int, reading: list[float]) -> None:
+            take(units[index][0], gain(reading, blank[pairs[index]]) if wanted else reading)
+
+        _, totals = self._read(state, readout, pairs, how, compare)
+        return _sum([cost, totals])
+
+    def _blank(
+        self, readout: Readout, pairs: Sequence[tuple[Question, int]], how: Asking
+    ) -> tuple[dict[tuple[Question, int], list[float]], Totals]:
+        """The readings of questions and orders under blank evidence; those that are not kept are computed now."""
+        found = {}
+        totals = []
+        for question, shift in pairs:
+            kept = self._blank_readings[how.readout, question]
+            if shift not in kept:
+                # In a run of its own: what is kept must not depend on what was asked along with it, not by one bit.
+                state = self._blank_state()
+                (kept[shift],), one = self._read(state, readout, [(question, shift)], how)
+                totals.append(one)
+            found[question, shift] = kept[shift]
+        return found, _sum(totals)
+
+    def _read(
+        self,
+        state: _State,
+        readout: Readout,
+        pairs: Sequence[tuple[Question, int]],
+        how: Asking,
+        take: Callable[[int, list[float]], None] = lambda *_: None,
     ) -> tuple[list[list[float]], Totals]:
-        """Summed log-probability of each option's text after a state; `take` is told each question's as they come."""
+        """The readings of questions, each in one order, after a state; `take` is told each one as its run ends."""
         owners: list[int] = []
         suffixes: list[Suffix] = []
-        for index, question in enumerate(questions):
-            branches = self.text.branches(self.tokenizer, state.text, state.ids, question)
-            owners += [index] * len(branches)
-            suffixes += [Suffix(b.ids, reads=b.reads, targets=b.targets) for b in branches]
-        scores: list[list[float]] = [[] for _ in questions]
+        for index, (question, shift) in enumerate(pairs):
+            own = readout.suffixes(state.text, state.ids, question, shift)
+            owners += [index] * len(own)
+            suffixes += own
+        wanted = Counter(owners)
+        found: list[list[NDArray[np.float32]]] = [[] for _ in pairs]
+        readings: list[list[float]] = []
 
-        def sum_up(suffix: int, found: NDArray[np.float32]) -> None:
+        def gather(suffix: int, values: NDArray[np.float32]) -> None:
+            # Results come in the order of the suffixes, so readings do in that of the pairs.
             index = owners[suffix]
-            scores[index].append(float(found.sum(dtype=np.float64)))
-            if len(scores[index]) == len(questions[index].names):
-                take(index, scores[index])
+            found[index].append(values)
+            if len(found[index]) == wanted[index]:
+                question, shift = pairs[index]
+                readings.append(readout.reading(question, shift, found[index]))
+                take(index, readings[-1])
 
-        _, totals = self.model.score(state.cache, suffixes, budget, sum_up)
-        return scores, totals
+        _, totals = self.model.score(state.cache, suffixes, how.run_tokens, gather)
+        return readings, totals
+
+    def _answer(self, state: _State, one: _Open, how: Asking) -> Debiased:
+        """The answer of a question that is read, and what was done about its prior."""
+        answer = self._readouts[how.readout].answer(one.question, one.readings)
+        if how.prior is None:
+            return answer
+        if how.prior == "content-free":
+            return replace(answer, prior=Prior("content-free", 1, True))
+        # By the number of orders too: what a place adds is part of the prior.
+        batch = self._priors[one.question, one.orders]
+        batch.add(state.text, answer.answer.logits)
+        corrected = read(one.question, batch.correct(answer.answer.logits))
+        return replace(answer, answer=corrected, prior=Prior("batch", batch.count, batch.applies))
 
     def _blank_state(self) -> _State:
-        if self._blank is None:
-            self._blank = self._prefilled(BLANK)
-        return self._blank
+        if self._blank_evidence is None:
+            self._blank_evidence = self._prefilled(BLANK)
+        return self._blank_evidence
 
     def _prefilled(self, text: str) -> _State:
         """The state of a text, computed behind the constant head where it starts with that."""
@@ -317,23 +375,14 @@ class NativeEngine:
         shared = base if head and ids[: len(head)] == head else None
         return _State(text, ids, self.model.prefill(ids, shared))
 
-    def _suffix(self, question: Question, shift: int) -> Suffix:
-        """The suffix that asks a question with its options rotated by `shift`."""
-        state = self._current()
-        plain = question.criterion()
-        criterion = Criterion(plain.text, tuple(rotate(plain.options, shift)))
-        ids = suffix_after(state.ids, self.prompt.full_ids(self.tokenizer, state.text, criterion))
-        return Suffix(ids, self.prompt.label_ids(criterion))
-
     def _current(self) -> _State:
         if self._state is None:
             raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
         return self._state
 
-    def score_full(self, state: str, question: Question) -> Scored:
-        """Answer one question from the whole prompt, without the cache: the plain path."""
-        began = time.perf_counter()
-        criterion = question.criterion()
-        ids = self.prompt.full_ids(self.tokenizer, state, criterion)
-        logits = self.model.score_full(Suffix(ids, self.prompt.label_ids(criterion)))
-        return Scored(read(question, logits.tolist()), len(ids), (time.perf_counter() - began) * 1e3)
+
+NOTHING = Totals(0, 0, 0)
+
+
+def _sum(parts: Sequence[Totals]) -> Totals:
+    return Totals(sum(p.tokens for p in parts), sum(p.saved for p in parts), sum(p.runs for p in parts))

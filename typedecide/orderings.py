@@ -73,6 +73,20 @@ def cyclic_shifts(n: int, count: int) -> list[int]:
     return [j * n // count for j in range(count)]
 
 
+def rounds(shifts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The shifts that an early stop reads first, and those that it reads where the answer is not `certified` then.
+
+    The first round is the least that can be certified: more than half of the shifts, spread over all of them. So one
+    and two options have no second round.
+
+    >>> rounds([0, 1, 2, 3, 4, 5]), rounds([0, 1])
+    (([0, 2, 4, 1], [3, 5]), ([0, 1], []))
+    """
+    spread = [*shifts[::2], *shifts[1::2]]
+    first = len(spread) // 2 + 1
+    return spread[:first], spread[first:]
+
+
 def rotate(items: Sequence[Item], shift: int) -> list[Item]:
     """The items as an ordering shows them: at place p stands item (p + shift) mod n.
 

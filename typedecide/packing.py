@@ -5,16 +5,38 @@ Knows token ids, no tensors and no questions. `web/packing.js` is its twin; both
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+Joins = Mapping[int, Sequence[int]]
+"""For a token, the tokens that it sees besides its parent, with all that they see."""
+
+NO_JOINS: Joins = {}
 
 
 @dataclass(frozen=True)
 class Suffix:
-    """One continuation of the prefix: its token ids, and the places in `ids` that are read (None: the last)."""
+    """One continuation of the prefix: its token ids, and the places in `ids` that are read (None: the last).
+
+    With `branches` it is a joined one: `ids` is the stem, each branch follows the stem and sees no other branch, and
+    `tail` follows them all and sees them all. Read are the last token of each branch, and that of the tail. Branches
+    are a set: what they share from their start is there once, and their order changes nothing.
+    """
 
     ids: Sequence[int]
     reads: Sequence[int] | None = None
+    branches: Sequence[Sequence[int]] = ()
+    tail: Sequence[int] = ()
+
+    @property
+    def length(self) -> int:
+        """Tokens, where nothing is shared."""
+        return len(self.ids) + sum(map(len, self.branches)) + len(self.tail)
+
+    @property
+    def depth(self) -> int:
+        """Positions that it takes up behind the prefix."""
+        return len(self.ids) + max(map(len, self.branches), default=0) + len(self.tail)
 
 
 @dataclass(frozen=True)
@@ -27,6 +49,8 @@ class Run:
     rows: for each suffix of the run, the index in `ids` of each of its reads.
     suffixes: the suffixes of the run, as indices into the list that was planned.
     saved: how many tokens sharing leaves out.
+    joins: for the first token of each tail, the last tokens of the branches that it sees besides its parent, the
+        stem's last token. All of them stand before it.
     """
 
     ids: list[int]
@@ -35,45 +59,57 @@ class Run:
     rows: list[list[int]]
     suffixes: list[int]
     saved: int
+    joins: dict[int, list[int]] = field(default_factory=dict)
 
 
 def plan_runs(suffixes: Sequence[Suffix], budget: int) -> list[Run]:
     """Split `suffixes`, in order, into runs of at most `budget` tokens, shared tokens counted once.
 
     A suffix joins the current run while the tokens that it adds fit; otherwise it starts the next one. A suffix
-    that is longer than the budget has a run of its own.
+    that is longer than the budget has a run of its own. Tails are never shared.
 
     >>> plan_runs([Suffix([5, 6, 7]), Suffix([5, 6, 8])], 4)
-    [Run(ids=[5, 6, 7, 8], parents=[-1, 0, 1, 1], depths=[0, 1, 2, 2], rows=[[2], [3]], suffixes=[0, 1], saved=2)]
+    [Run(ids=[5, 6, 7, 8], parents=[-1, 0, 1, 1], depths=[0, 1, 2, 2], rows=[[2], [3]], suffixes=[0, 1], saved=2, \
+joins={})]
+    >>> plan_runs([Suffix([5], branches=[[6, 7], [6, 8, 9]], tail=[4])], 9)
+    [Run(ids=[5, 6, 7, 8, 9, 4], parents=[-1, 0, 1, 1, 3, 0], depths=[0, 1, 2, 2, 3, 4], rows=[[2, 4, 5]], \
+suffixes=[0], saved=1, joins={5: [2, 4]})]
 
     Raises:
-        ValueError: a budget below 1, a suffix without ids or reads, or a read outside of its suffix.
+        ValueError: a budget below 1, a suffix without ids or reads, a read outside of its suffix, an empty branch,
+            branches with reads or without a tail, or a tail without branches.
     """
     _check_plan(suffixes, budget)
     runs: list[Run] = []
     tree = _Tree()
     for index, suffix in enumerate(suffixes):
-        path = tree.match(suffix.ids)
-        if tree.suffixes and tree.size + len(suffix.ids) - len(path) > budget:
+        before = tree.size
+        tree.add(index, suffix)
+        if tree.size > budget and len(tree.suffixes) > 1:
+            tree.take_back(before)
             runs.append(tree.run())
-            tree, path = _Tree(), []
-        tree.add(index, suffix, path)
+            tree = _Tree()
+            tree.add(index, suffix)
     return [*runs, tree.run()] if tree.suffixes else runs
 
 
-def ancestors(parents: Sequence[int]) -> list[list[int]]:
-    """The ancestors of each token, the root first: what it sees besides the prefix and itself.
+def ancestors(parents: Sequence[int], joins: Joins = NO_JOINS) -> list[list[int]]:
+    """What each token sees besides the prefix and itself, in ascending order: its ancestors, and what it joins.
 
     >>> ancestors([-1, 0, 1, 1])
     [[], [0], [0, 1], [0, 1]]
+    >>> ancestors([-1, 0, 0, 0], {3: [1, 2]})
+    [[], [0], [0], [0, 1, 2]]
 
     Raises:
-        ValueError: a parent that does not stand before its child.
+        ValueError: a parent, or a token that is joined, that does not stand before the token.
     """
-    _check_parents(parents)
+    check_tree(parents, joins)
     seen: list[list[int]] = []
-    for parent in parents:
-        seen.append([] if parent == -1 else [*seen[parent], parent])
+    for index, parent in enumerate(parents):
+        own = [] if parent == -1 else [*seen[parent], parent]
+        joined = {row for end in joins.get(index, ()) for row in (*seen[end], end)}
+        seen.append(sorted(joined.union(own)) if joined else own)
     return seen
 
 
@@ -86,53 +122,72 @@ class _Tree:
         # Nearly every token has one child: only those that branch pay for a dict. 0 is no child.
         self.first_child = [0]
         self.more_children: dict[int, dict[int, int]] = {}
-        self.suffixes: list[int] = []
+        # Tails hang at the ends of their stems, where no suffix can find them to share them.
+        self.tails: dict[int, list[int]] = {}
+        self.joins: dict[int, list[int]] = {}
+        self.suffixes: list[Suffix] = []
+        self.indices: list[int] = []
         self.reads: list[list[int]] = []
-        self.tokens = 0
 
     @property
     def size(self) -> int:
         """Tokens to run."""
         return len(self.ids) - 1
 
-    def match(self, ids: Sequence[int]) -> list[int]:
-        """The nodes of the longest start of `ids` that is here."""
-        path: list[int] = []
-        node = 0
-        for token in ids:
-            node = self._child(node, token)
-            if node == 0:
-                break
-            path.append(node)
-        return path
+    def add(self, index: int, suffix: Suffix) -> None:
+        """Add suffix number `index`."""
+        path = self._walk(0, suffix.ids)
+        reads = [path[read] for read in _reads(suffix)]
+        if suffix.branches:
+            reads = self._join(path[-1], suffix)
+        self.suffixes.append(suffix)
+        self.indices.append(index)
+        self.reads.append(reads)
 
-    def add(self, index: int, suffix: Suffix, path: list[int]) -> None:
-        """Add suffix number `index`, of which `path` is here already."""
-        node = path[-1] if path else 0
-        for token in suffix.ids[len(path) :]:
-            node = self._grow(node, token)
-            path.append(node)
-        self.suffixes.append(index)
-        self.reads.append([path[read] for read in _reads(suffix)])
-        self.tokens += len(suffix.ids)
+    def take_back(self, size: int) -> None:
+        """Take back the last suffix, before which there were `size` tokens; the tree can only run after that."""
+        del self.ids[size + 1 :], self.parents[size + 1 :]
+        del self.suffixes[-1], self.indices[-1], self.reads[-1]
 
     def run(self) -> Run:
         """The finished run: nodes become rows, in pre-order."""
-        order = self._preorder()
-        row_of = [-1] * len(order)
-        depth_of = [-1] * len(order)
-        for row, node in enumerate(order[1:]):
+        nodes = self._preorder()[1:]
+        row_of = {0: -1}
+        depth_of = {0: -1}
+        joins = {}
+        for row, node in enumerate(nodes):
             row_of[node] = row
-            depth_of[node] = depth_of[self.parents[node]] + 1
-        nodes = order[1:]
+            before = [self.parents[node], *self.joins.get(node, ())]
+            depth_of[node] = max(depth_of[one] for one in before) + 1
+            if len(before) > 1:
+                joins[row] = [row_of[end] for end in before[1:]]
         return Run(
             ids=[self.ids[node] for node in nodes],
             parents=[row_of[self.parents[node]] for node in nodes],
             depths=[depth_of[node] for node in nodes],
             rows=[[row_of[node] for node in reads] for reads in self.reads],
-            suffixes=self.suffixes,
-            saved=self.tokens - self.size,
+            suffixes=self.indices,
+            saved=sum(suffix.length for suffix in self.suffixes) - self.size,
+            joins=joins,
         )
+
+    def _join(self, stem: int, suffix: Suffix) -> list[int]:
+        """Add the branches and the tail of a suffix behind its stem's last node; the nodes that are read."""
+        # In the order of their ids: then the order in which they are given changes nothing, not even the last bit.
+        end_of = {ids: self._walk(stem, ids)[-1] for ids in sorted(map(tuple, suffix.branches))}
+        first = self._add(stem, suffix.tail[0])
+        self.tails.setdefault(stem, []).append(first)
+        self.joins[first] = list(end_of.values())
+        last = [first, *self._walk(first, suffix.tail[1:])][-1]
+        return [*(end_of[tuple(ids)] for ids in suffix.branches), last]
+
+    def _walk(self, node: int, ids: Sequence[int]) -> list[int]:
+        """The nodes of `ids` behind a node; those that are not here yet are added."""
+        path = []
+        for token in ids:
+            node = self._child(node, token) or self._grow(node, token)
+            path.append(node)
+        return path
 
     def _child(self, node: int, token: int) -> int:
         first = self.first_child[node]
@@ -142,23 +197,30 @@ class _Tree:
         return 0 if more is None else more.get(token, 0)
 
     def _grow(self, parent: int, token: int) -> int:
-        node = len(self.ids)
-        self.ids.append(token)
-        self.parents.append(parent)
-        self.first_child.append(0)
+        node = self._add(parent, token)
         if self.first_child[parent] == 0:
             self.first_child[parent] = node
         else:
             self.more_children.setdefault(parent, {})[token] = node
         return node
 
+    def _add(self, parent: int, token: int) -> int:
+        self.ids.append(token)
+        self.parents.append(parent)
+        self.first_child.append(0)
+        return len(self.ids) - 1
+
     def _preorder(self) -> list[int]:
-        """All nodes, each before its children; children in the order in which they came."""
+        """All nodes, each before its children; children in the order in which they came, tails after them."""
         order: list[int] = []
         stack = [0]
         while stack:
             node = stack.pop()
+            if node >= len(self.ids):
+                continue
             order.append(node)
+            if node in self.tails:
+                stack.extend(reversed(self.tails[node]))
             if node in self.more_children:
                 stack.extend(reversed(self.more_children[node].values()))
             if self.first_child[node] != 0:
@@ -183,9 +245,31 @@ def _check_plan(suffixes: Sequence[Suffix], budget: int) -> None:
         for read in reads:
             if not 0 <= read < count:
                 raise ValueError(f"Suffix {index} has {count} ids, none at its read {read}.")
+        _check_joined(index, suffix)
 
 
-def _check_parents(parents: Sequence[int]) -> None:
+def _check_joined(index: int, suffix: Suffix) -> None:
+    if len(suffix.branches) == 0 and len(suffix.tail) == 0:
+        return
+    if len(suffix.branches) == 0:
+        raise ValueError(f"Suffix {index} has a tail but no branches.")
+    if len(suffix.tail) == 0:
+        raise ValueError(f"Suffix {index} has branches but no tail.")
+    if suffix.reads is not None:
+        raise ValueError(f"Suffix {index} has branches, which say what is read, and reads.")
+    for at, branch in enumerate(suffix.branches):
+        if len(branch) == 0:
+            raise ValueError(f"Branch {at} of suffix {index} has no ids.")
+
+
+def check_tree(parents: Sequence[int], joins: Joins) -> None:
+    """ValueError for a parent, or a token that is joined, that does not stand before the token."""
     for index, parent in enumerate(parents):
         if not -1 <= parent < index:
             raise ValueError(f"The parent of token {index} must be -1 or a token before it, not {parent}.")
+    for index, ends in joins.items():
+        for end in ends:
+            if not 0 <= end < index < len(parents):
+                raise ValueError(
+                    f"Token {index} of {len(parents)} can join tokens before it only, not {end}."
+                )

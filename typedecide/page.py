@@ -12,15 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typedecide.bundle import MANIFEST, Bundle
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
+from typedecide.options import Options
 from typedecide.orderings import Level
+from typedecide.prior import Prior
 from typedecide.questions import Noul, Question
 from typedecide.readout import Answer
-from typedecide.results import Debiased, OnAnswer, Prefill, Scored, ScoredAll
+from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.static_server import StaticServer
 
 if TYPE_CHECKING:
@@ -69,6 +71,16 @@ _SCORE_ALL = """(engine, { questions, options, stream }) => {
   return engine.scoreAll(questions, { ...options, onAnswer });
 }"""
 
+# Answers come back as a list: an object would put ids like "10" first.
+_DECIDE = """async (engine, { state, questions, options, stream }) => {
+  const onAnswer = stream ? (id, answer) => void globalThis.typedecideAnswer(id, answer) : undefined;
+  const done = await engine.decide({ state, questions: new Map(questions) }, { ...options, onAnswer });
+  return { ...done, answers: questions.map(([id]) => done.answers[id]) };
+}"""
+
+_OPTION_NAMES = {"run_tokens": "runTokens", "early_stop": "earlyStop"}
+"""Options whose names differ in JavaScript."""
+
 
 class PageEngine:
     """Answers questions with the page's engine.
@@ -112,7 +124,7 @@ class PageEngine:
             for name, value in options.items()
             if value is not None
         }
-        self._on_answer: OnAnswer | None = None
+        self._tell: Callable[[Any, Debiased], None] | None = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
         try:
@@ -161,52 +173,65 @@ class PageEngine:
 
     def prefill(self, state: str) -> Prefill:
         """Compute and keep the prefix of `state`; it replaces the one before."""
-        done = self.evaluate("(engine, state) => engine.prefill(state)", state)
-        return Prefill(tokens=done["tokens"], ms=float(done["ms"]), kept=done["kept"])
+        return _prefill(self.evaluate("(engine, state) => engine.prefill(state)", state))
 
-    def score(self, question: Question) -> Scored:
-        """Answer `question` about the prefilled state."""
-        return _scored(self.evaluate("(engine, question) => engine.score(question)", to_wire(question)))
+    def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
+        """Answer `question` about the prefilled state; the arguments are those of `NativeEngine.score`."""
+        argument = {"question": to_wire(question), "options": _options(orderings, options)}
+        done = self.evaluate("(engine, { question, options }) => engine.score(question, options)", argument)
+        return _scored(done)
 
     def score_all(
         self,
         questions: Sequence[Question],
         orderings: Level | None = None,
-        budget: int | None = None,
-        run_tokens: int | None = None,
+        *,
         on_answer: OnAnswer | None = None,
-        readout: str | None = None,
+        **options: Unpack[Options],
     ) -> ScoredAll:
-        """Answer many questions about the prefilled state, each in several orders of its options, in packed runs.
+        """Answer many questions about the prefilled state, in packed runs.
 
         The arguments are those of `NativeEngine.score_all`.
         """
-        options = {"orderings": orderings, "budget": budget, "runTokens": run_tokens, "readout": readout}
         argument = {
             "questions": [to_wire(question) for question in questions],
-            "options": {name: value for name, value in options.items() if value is not None},
+            "options": _options(orderings, options),
             "stream": on_answer is not None,
         }
-        self._on_answer = on_answer
+        self._tell = on_answer
         done = self.evaluate(_SCORE_ALL, argument)
-        return ScoredAll(
-            tuple(_debiased(answer) for answer in done["answers"]),
-            done["tokens_run"],
-            done["tokens_saved"],
-            done["runs"],
-            float(done["ms"]),
-        )
+        return ScoredAll(**_cost(done), answers=tuple(map(_debiased, done["answers"])))
 
-    def _take_answer(self, index: int, answer: Mapping[str, Any]) -> None:
-        if self._on_answer is not None:
-            self._on_answer(index, _debiased(answer))
+    def decide(
+        self,
+        state: str,
+        questions: Mapping[str, Question],
+        orderings: Level | None = None,
+        *,
+        on_answer: OnDecided | None = None,
+        **options: Unpack[Options],
+    ) -> Decided:
+        """Prefill a state and answer questions about it, by id; the arguments are those of `score_all`."""
+        argument = {
+            "state": state,
+            "questions": [[id, to_wire(question)] for id, question in questions.items()],
+            "options": _options(orderings, options),
+            "stream": on_answer is not None,
+        }
+        self._tell = on_answer
+        done = self.evaluate(_DECIDE, argument)
+        answers = dict(zip(questions, map(_debiased, done["answers"]), strict=True))
+        return Decided(**_cost(done), answers=answers, prefill=_prefill(done["prefill"]))
 
-    def score_full(self, state: str, question: Question) -> Scored:
-        """Answer `question` from the whole prompt, without the kept prefix."""
-        argument = {"state": state, "question": to_wire(question)}
-        return _scored(
-            self.evaluate("(engine, { state, question }) => engine.scoreFull(state, question)", argument)
-        )
+    def _take_answer(self, key: int | str, answer: Mapping[str, Any]) -> None:
+        if self._tell is not None:
+            self._tell(key, _debiased(answer))
+
+    def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:
+        """Answer `question` in the order given from whole prompts, without any cache."""
+        argument = {"state": state, "question": to_wire(question), "readout": readout}
+        function = "(engine, { state, question, readout }) => engine.scoreFull(state, question, { readout })"
+        return _scored(self.evaluate(function, argument))
 
     def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
@@ -282,12 +307,28 @@ def _has_gpu() -> bool:
     return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
 
 
+def _options(orderings: Level | None, options: Options) -> dict[str, Any]:
+    """Options as the page names them, without those that are left to it."""
+    given: dict[str, Any] = {"orderings": orderings, **options}
+    return {_OPTION_NAMES.get(name, name): value for name, value in given.items() if value is not None}
+
+
+def _prefill(done: Mapping[str, Any]) -> Prefill:
+    return Prefill(tokens=done["tokens"], ms=float(done["ms"]), kept=done["kept"])
+
+
+def _cost(done: Mapping[str, Any]) -> dict[str, Any]:
+    counts = {name: done[name] for name in ("tokens_run", "tokens_saved", "runs")}
+    return {**counts, "ms": float(done["ms"])}
+
+
 def _scored(done: Mapping[str, Any]) -> Scored:
-    return Scored(_answer(done), tokens=done["tokens"], ms=float(done["ms"]))
+    return Scored(**vars(_debiased(done)), tokens=done["tokens"], ms=float(done["ms"]))
 
 
 def _debiased(done: Mapping[str, Any]) -> Debiased:
-    return Debiased(_answer(done), done["orderings_used"], float(done["flip_rate"]))
+    prior = Prior(**done["prior"]) if "prior" in done else None
+    return Debiased(_answer(done), done["orderings_used"], float(done["flip_rate"]), prior)
 
 
 def _answer(done: Mapping[str, Any]) -> Answer:

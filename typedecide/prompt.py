@@ -157,12 +157,10 @@ def _check_criterion(criterion: Criterion, most: int) -> None:
 def read_template(prompt: Mapping[str, Any], key: str, fields: Sequence[str]) -> str:
     """The template in `prompt[key]`, which must have each of the fields once; BundleError says what is wrong."""
     template = prompt.get(key)
-    whole = isinstance(template, str) and all(template.count(f"{{{name}}}") == 1 for name in fields)
-    if not isinstance(template, str) or not whole:
-        wanted = " and ".join(f"{{{name}}}" for name in fields)
-        raise BundleError(
-            f"The prompt's {key} must be a text with one {wanted}.", value=template, loc=["prompt", key]
-        )
+    slots = [f"{{{name}}}" for name in fields]
+    if not isinstance(template, str) or not template or any(template.count(slot) != 1 for slot in slots):
+        wanted = f"a text with one {' and '.join(slots)}" if slots else "a text"
+        raise BundleError(f"The prompt's {key} must be {wanted}.", value=template, loc=["prompt", key])
     return template
 
 

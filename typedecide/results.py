@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 
+from typedecide.options import Options
 from typedecide.orderings import Level
+from typedecide.prior import Prior
 from typedecide.questions import Question
 from typedecide.readout import Answer
 
@@ -25,39 +27,63 @@ class Prefill:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """An answered question: how many tokens were run for it, and the milliseconds that took."""
-
-    answer: Answer
-    tokens: int
-    ms: float
-
-
-@dataclass(frozen=True)
 class Debiased:
-    """An answer pooled over orders of the options.
+    """An answer pooled over orders of the options; readouts that list no options have one order.
 
-    `flip_rate` is the share of the orders whose own answer differs from the pooled one.
+    `flip_rate` is the share of the orders whose own answer differs from the pooled one, before a batch prior is taken
+    out. `prior` says what was done about the prior, where that was asked for.
     """
 
     answer: Answer
     orderings_used: int
     flip_rate: float
+    prior: Prior | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, the same as the page's."""
+        prior = {"prior": self.prior.to_dict()} if self.prior else {}
+        own = {"orderings_used": self.orderings_used, "flip_rate": self.flip_rate}
+        return {**self.answer.to_dict(), **own, **prior}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(Debiased):
+    """One answered question: how many tokens were run for it, and the milliseconds that took."""
+
+    tokens: int
+    ms: float
 
 
 @dataclass(frozen=True)
-class ScoredAll:
-    """Answers in the order of the questions; tokens run, tokens that sharing saved, packed runs, milliseconds."""
+class Cost:
+    """What packed scoring took: tokens run, tokens that sharing saved, packed runs, milliseconds."""
 
-    answers: tuple[Debiased, ...]
     tokens_run: int
     tokens_saved: int
     runs: int
     ms: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoredAll(Cost):
+    """Answers in the order of the questions, and what they took."""
+
+    answers: tuple[Debiased, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided(Cost):
+    """Answers by the ids of the questions, the prefill, and what the answers took."""
+
+    answers: dict[str, Debiased]
+    prefill: Prefill
+
+
 OnAnswer = Callable[[int, Debiased], None]
 """Receives the index of a question and its answer, as soon as it is there."""
+
+OnDecided = Callable[[str, Debiased], None]
+"""Receives the id of a question and its answer, as soon as it is there."""
 
 
 class DecisionEngine(Protocol):
@@ -72,24 +98,46 @@ class DecisionEngine(Protocol):
         """Compute and keep the prefix of `state`; it replaces the one before."""
         ...
 
-    def score(self, question: Question) -> Scored:
-        """Answer `question` about the prefilled state."""
+    def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
+        """Answer `question` about the prefilled state, as `score_all` does."""
         ...
 
     def score_all(
         self,
         questions: Sequence[Question],
         orderings: Level | None = None,
-        budget: int | None = None,
-        run_tokens: int | None = None,
+        *,
         on_answer: OnAnswer | None = None,
-        readout: str | None = None,
+        **options: Unpack[Options],
     ) -> ScoredAll:
-        """Answer `questions` about the prefilled state in packed runs, each in several orders of its options."""
+        """Answer `questions` about the prefilled state in packed runs.
+
+        Args:
+            questions: what to ask.
+            orderings: orders of its options in which the `labels` readout reads each question: 1, a number, "all"
+                cyclic ones, or (default) "auto": both of two options, and up to a budget of more.
+            on_answer: told each answer as soon as it is there.
+            options: `typedecide.options.Options`.
+        """
         ...
 
-    def score_full(self, state: str, question: Question) -> Scored:
-        """Answer `question` from the whole prompt, without the kept prefix."""
+    def decide(
+        self,
+        state: str,
+        questions: Mapping[str, Question],
+        orderings: Level | None = None,
+        *,
+        on_answer: OnDecided | None = None,
+        **options: Unpack[Options],
+    ) -> Decided:
+        """Prefill `state` and answer questions about it, by id; the arguments are those of `score_all`."""
+        ...
+
+    def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:
+        """Answer `question` in the order given from whole prompts, without any cache: what others are compared with.
+
+        Slow. It takes no options: no orders, no prior.
+        """
         ...
 
     def release(self) -> None:

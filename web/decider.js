@@ -4,18 +4,21 @@
  * Runs inside the worker. Knows no messages and no page.
  */
 
+import { turn } from "./engine.js";
 import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
-import { combine, cyclicShifts, howMany, rotate, unrotate } from "./orderings.js";
-import { Prompt, promptSpec, suffixAfter } from "./prompt.js";
+import { readoutsOf, resolve, shiftsOf } from "./options.js";
+import { certified, rounds } from "./orderings.js";
+import { suffixLength } from "./packing.js";
+import { BatchPrior } from "./prior.js";
+import { Prompt, promptSpec } from "./prompt.js";
 import { parseQuestion } from "./questions.js";
 import { read } from "./readout.js";
+import { makeReadouts } from "./readouts.js";
+import { KEPT_QUESTIONS, Recent } from "./recent.js";
 import { start } from "./runtime.js";
 import { States } from "./states.js";
 import { Store } from "./store.js";
-import { BLANK, TextPrompt, answerTexts, gain } from "./text.js";
-
-/** What an answer is read from: the letters of the listed options, or the options' own texts. */
-const READOUTS = ["labels", "text"];
+import { BLANK, gain } from "./text.js";
 
 /**
  * What `createEngine` passes to the worker.
@@ -49,55 +52,59 @@ const READOUTS = ["labels", "text"];
  * @property {string | null} adapter
  * @property {{version: string, build: string}} ort
  * @property {number} context
+ * @property {string} readout the bundle's own readout
+ * @property {readonly string[]} readouts those that it has
  * @property {number} loadMs
  */
 
-/** @typedef {import("./readout.js").Answer & {tokens: number, ms: number}} Scored */
+/** @typedef {import("./options.js").Options} Options */
+/** @typedef {import("./options.js").Asking} Asking */
+/** @typedef {import("./questions.js").Question} Question */
+/** @typedef {import("./readouts.js").Ordered} Ordered */
+/** @typedef {import("./states.js").State} State */
 
-/**
- * An answer pooled over orders of the options: how many orders were read, and the share of them whose own answer
- * differs from the pooled one. `logits` are the pooled log-probabilities.
- * @typedef {import("./readout.js").Answer & {orderings_used: number, flip_rate: number}} Ordered
- */
-
-/**
- * @typedef {object} ScoreAllOptions
- * @property {number | "auto" | "all"} [orderings] orders read of each question: 1, a number, all cyclic ones, or
- *   (default) `auto`: both of two options, and up to `budget` of more. For the `labels` readout only.
- * @property {number} [budget] the rotation budget of `auto`; default: the bundle's
- * @property {number} [runTokens] tokens of one packed run; default: the bundle's
- * @property {string} [readout] `labels` or `text`: letters of the listed options, or the options' own texts (which need no
- *   orders); default: the bundle's
- */
+/** @typedef {Ordered & {tokens: number, ms: number}} Scored an answer, the tokens run for it, and milliseconds */
 
 /** @typedef {{tokens: number, kept: boolean, ms: number}} Prefilled */
 
 /** @typedef {{answers: Ordered[], tokens_run: number, tokens_saved: number, runs: number, ms: number}} ScoredAll */
 
+/**
+ * A question under way: the orders to read in the first round and in the second, and what was read.
+ * @typedef {{index: number, question: Question, rounds: [number[], number[]], readings: number[][]}} Open
+ */
+
+/** @typedef {{question: Question, shift: number}} Pair a question in one order of its options */
+
+/** @typedef {{tokens: number, saved: number, runs: number}} Totals */
+
+/** @type {Totals} */
+const NOTHING = { tokens: 0, saved: 0, runs: 0 };
+
 export class Decider {
   /**
    * @param {import("./engine.js").Engine} engine
-   * @param {Prompt} prompt
-   * @param {TextPrompt} text
+   * @param {Record<string, any>} manifest
    * @param {import("./prompt.js").Tokenizer} tokenizer
-   * @param {{rotation_budget: number, run_tokens: number, readout: string}} limits the bundle's defaults
    * @param {number} stateBytes memory for kept states
    * @param {Info} info
    */
-  constructor(engine, prompt, text, tokenizer, limits, stateBytes, info) {
+  constructor(engine, manifest, tokenizer, stateBytes, info) {
     this.engine = engine;
-    this.prompt = prompt;
+    this.manifest = /** @type {import("./options.js").Manifest} */ (manifest);
+    this.prompt = new Prompt(promptSpec(manifest));
+    this.readouts = makeReadouts(manifest, tokenizer);
     this.tokenizer = tokenizer;
-    this.limits = limits;
     this.info = info;
-    /** @type {import("./states.js").State | null} the text that `score` is about */
+    /** @type {State | null} the text that `score` is about */
     this.state = null;
     this.states = new States(stateBytes);
-    this.text = text;
-    /** @type {import("./states.js").State | null} the state of blank evidence */
+    /** @type {State | null} the state of blank evidence */
     this.blank = null;
-    /** @type {Map<string, number[]>} scores of each question's option texts under blank evidence */
-    this.blankScores = new Map();
+    /** @type {Recent<Map<number, number[]>>} readings under blank evidence: by readout and question, then by order */
+    this.blankReadings = new Recent(KEPT_QUESTIONS, () => new Map());
+    /** @type {Recent<BatchPrior>} by question and number of orders */
+    this.priors = new Recent(KEPT_QUESTIONS, () => new BatchPrior());
     /** @type {{ids: number[], cache: import("./engine.js").Cache} | null} the prompt before every state */
     this.head = null;
   }
@@ -120,9 +127,6 @@ export class Decider {
         format,
       });
     }
-    const prompt = new Prompt(promptSpec(/** @type {any} */ (manifest)));
-    const text = new TextPrompt(prompt, /** @type {any} */ (manifest.prompt));
-    const defaults = { ...manifest.limits, readout: manifest.readout };
     const tokenizer = await loadTokenizer(store);
     const started = await start(store, {
       ...settings,
@@ -142,10 +146,12 @@ export class Decider {
       adapter: started.adapter,
       ort: started.ort,
       context: manifest.limits.context,
+      readout: manifest.readout,
+      readouts: readoutsOf(manifest),
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, prompt, text, tokenizer, defaults, settings.stateBytes, info);
+    return new Decider(started.engine, manifest, tokenizer, settings.stateBytes, info);
   }
 
   /**
@@ -188,11 +194,12 @@ export class Decider {
     return constant.length > 0 && constant.every((id, i) => id === ids[i]) ? cache : undefined;
   }
 
-  /** Release all kept states and what is known of blank evidence; the next prefill starts anew. */
+  /** Release all kept states, what is known of blank evidence, and batch priors; the next prefill starts anew. */
   release() {
     this.states.clear();
     this.blank?.cache.release();
-    this.blankScores.clear();
+    this.blankReadings.clear();
+    this.priors.clear();
     this.state = this.blank = null;
   }
 
@@ -200,161 +207,185 @@ export class Decider {
    * Prefill and answer in one go: no other caller's text can come in between.
    * @param {string} state
    * @param {unknown[]} questions
-   * @param {ScoreAllOptions} options
+   * @param {Options} options
    * @param {(index: number, answer: Ordered) => void} onAnswer
    * @param {() => boolean} aborted
    */
   async decide(state, questions, options, onAnswer, aborted) {
+    const plan = this.#plan(questions.map(parseAt), options);
     const prefill = await this.prefill(state, aborted);
-    return { ...(await this.scoreAll(questions, options, onAnswer, aborted)), prefill };
+    return { ...(await this.#score(plan, onAnswer, aborted)), prefill };
   }
 
   /**
    * Answer a question (System One form) about the prefilled text.
    * @param {unknown} question
+   * @param {Options} options
+   * @param {() => boolean} aborted
    * @returns {Promise<Scored>}
    */
-  async score(question) {
-    const began = performance.now();
-    const parsed = parseQuestion(question);
-    const { cache } = this.#current();
-    const suffix = this.#suffix(parsed, 0);
-    const { logits } = await this.engine.score(cache, [suffix]);
-    return { ...read(parsed, logits[0]), tokens: suffix.ids.length, ms: performance.now() - began };
+  async score(question, options, aborted) {
+    const done = await this.#score(this.#plan([parseQuestion(question)], options), () => {}, aborted);
+    return { ...done.answers[0], tokens: done.tokens_run, ms: done.ms };
   }
 
   /**
-   * Answer many questions about the prefilled text, each in several orders of its options, in packed runs.
+   * Answer many questions about the prefilled text, in packed runs.
    * @param {unknown[]} questions in the System One form
-   * @param {ScoreAllOptions} options
+   * @param {Options} options
    * @param {(index: number, answer: Ordered) => void} onAnswer told each answer as soon as its last order is read
    * @param {() => boolean} aborted
    * @returns {Promise<ScoredAll>}
    */
-  async scoreAll(questions, { orderings, budget, runTokens, readout }, onAnswer, aborted) {
-    const began = performance.now();
-    const { limits } = this;
-    const all = questions.map(parseAt);
-    if (this.#readout({ orderings, budget, readout }) === "text") {
-      const run = { budget: runTokens ?? limits.run_tokens, aborted };
-      return { ...(await this.#scoreTexts(all, run, onAnswer)), ms: performance.now() - began };
-    }
-    const asked = all.map((parsed, i) => {
-      const n = parsed.names.length;
-      const shifts = cyclicShifts(n, ordersOf(n, i, orderings ?? "auto", budget ?? limits.rotation_budget));
-      return { index: i, parsed, shifts, found: /** @type {number[][]} */ ([]) };
-    });
-    const orders = asked.flatMap((question) => question.shifts.map((shift) => ({ question, shift })));
-    const suffixes = orders.map(({ question, shift }) => this.#suffix(question.parsed, shift));
-    const answers = /** @type {Ordered[]} */ (new Array(questions.length));
-    const { tokens, saved, runs } = await this.engine.score(this.#current().cache, suffixes, {
-      budget: runTokens ?? limits.run_tokens,
-      aborted,
-      onLogits: (i, logits) => {
-        const { question, shift } = orders[i];
-        question.found.push(unrotate(Array.from(logits), shift));
-        if (question.found.length < question.shifts.length) return;
-        answers[question.index] = pool(question.parsed, question.found);
-        onAnswer(question.index, answers[question.index]);
-      },
-    });
-    return { answers, tokens_run: tokens, tokens_saved: saved, runs, ms: performance.now() - began };
+  async scoreAll(questions, options, onAnswer, aborted) {
+    return this.#score(this.#plan(questions.map(parseAt), options), onAnswer, aborted);
   }
 
   /**
-   * The readout asked for, or the bundle's.
-   * @param {ScoreAllOptions} options
+   * How to ask, and what to read; the errors of wrong options come from here.
+   * @param {readonly Question[]} questions
+   * @param {Options} options
    */
-  #readout({ orderings, budget, readout = this.limits.readout }) {
-    if (!READOUTS.includes(readout)) {
-      const message = `there is no readout ${JSON.stringify(readout)}; known: ${READOUTS.join(", ")}`;
-      throw new UnsupportedError(message, { readout });
-    }
-    if (readout === "text" && (orderings !== undefined || budget !== undefined)) {
-      const message =
-        "the text readout lists no options, so orderings and budget do not apply: leave them out, or use the labels readout";
-      throw new UnsupportedError(message, { readout, orderings: orderings ?? null, budget: budget ?? null });
-    }
-    return readout;
+  #plan(questions, options) {
+    const how = resolve(this.manifest, this.info.device, options);
+    return { how, asked: questions.map((question, index) => open(question, index, how)) };
   }
 
   /**
-   * The `text` readout: every option's own text, under the evidence and (kept) under blank evidence.
-   * @param {import("./questions.js").Question[]} questions
-   * @param {{budget: number, aborted: () => boolean}} run
+   * Answer what was planned.
+   * @param {{how: Asking, asked: Open[]}} plan
    * @param {(index: number, answer: Ordered) => void} onAnswer
+   * @param {() => boolean} aborted
+   * @returns {Promise<ScoredAll>}
    */
-  async #scoreTexts(questions, run, onAnswer) {
+  async #score({ how, asked }, onAnswer, aborted) {
+    const began = performance.now();
     const state = this.#current();
-    const keys = questions.map((question) =>
-      JSON.stringify([question.criterion.text, answerTexts(question)]),
-    );
-    const fresh = new Map(keys.map((key, i) => [key, questions[i]]));
-    for (const key of this.blankScores.keys()) fresh.delete(key);
-    const cost = { tokens: 0, saved: 0, runs: 0 };
-    // Each in a run of its own: what is kept must not depend on what was asked along with it, not by the last bit.
-    for (const [key, question] of fresh) {
-      const take = (/** @type {number} */ _, /** @type {number[]} */ scores) =>
-        void this.blankScores.set(key, scores);
-      const { tokens, saved, runs } = await this.#textScores(await this.#blankState(), [question], run, take);
-      cost.tokens += tokens;
-      cost.saved += saved;
-      cost.runs += runs;
-    }
-    const answers = /** @type {Ordered[]} */ (new Array(questions.length));
-    const total = await this.#textScores(state, questions, run, (i, scores) => {
-      const blank = /** @type {number[]} */ (this.blankScores.get(keys[i]));
-      answers[i] = { ...read(questions[i], gain(scores, blank)), orderings_used: 1, flip_rate: 0 };
-      onAnswer(i, answers[i]);
-    });
-    return {
-      answers,
-      tokens_run: total.tokens + cost.tokens,
-      tokens_saved: total.saved + cost.saved,
-      runs: total.runs + cost.runs,
+    const answers = /** @type {Ordered[]} */ (new Array(asked.length));
+    const take = (/** @type {Open} */ one, /** @type {number[]} */ reading) => {
+      one.readings.push(reading);
+      if (!isDone(one)) return;
+      answers[one.index] = this.#answer(state, one, how);
+      onAnswer(one.index, answers[one.index]);
     };
+    let total = await this.#round(state, asked, 0, how, take, aborted);
+    const left = asked.filter((one) => !isDone(one));
+    if (left.length > 0) {
+      await turn();
+      total = sum(total, await this.#round(state, left, 1, how, take, aborted));
+    }
+    const ms = performance.now() - began;
+    return { answers, tokens_run: total.tokens, tokens_saved: total.saved, runs: total.runs, ms };
   }
 
   /**
-   * Summed log-probability of each option's text after a state; `take` is told each question's as they come.
-   * @param {import("./states.js").State} state
-   * @param {import("./questions.js").Question[]} questions
-   * @param {{budget: number, aborted: () => boolean}} run
-   * @param {(index: number, scores: number[]) => void} take
+   * Read one round of the orders of some questions, against blank evidence where that is wanted.
+   * @param {State} state
+   * @param {readonly Open[]} asked
+   * @param {0 | 1} number
+   * @param {Asking} how
+   * @param {(one: Open, reading: number[]) => void} take
+   * @param {() => boolean} aborted
    */
-  async #textScores(state, questions, run, take) {
+  async #round(state, asked, number, how, take, aborted) {
+    const units = asked.flatMap((one) =>
+      one.rounds[number].map((shift) => ({ one, question: one.question, shift })),
+    );
+    const wanted = this.#readout(how.readout).needsBlank || how.prior === "content-free";
+    const blank = wanted ? await this.#blankOf(units, how, aborted) : null;
+    const compare = (/** @type {number} */ i, /** @type {number[]} */ reading) =>
+      take(units[i].one, blank ? gain(reading, blank.readings[i]) : reading);
+    const { totals } = await this.#read(state, units, how, aborted, compare);
+    return sum(totals, blank?.totals ?? NOTHING);
+  }
+
+  /**
+   * The readings of questions and orders under blank evidence; those that are not kept are computed now.
+   * @param {readonly Pair[]} pairs
+   * @param {Asking} how
+   * @param {() => boolean} aborted
+   */
+  async #blankOf(pairs, how, aborted) {
+    const readings = [];
+    let totals = NOTHING;
+    for (const { question, shift } of pairs) {
+      const kept = this.blankReadings.get(keyOf(question, how.readout));
+      let reading = kept.get(shift);
+      if (!reading) {
+        // In a run of its own: what is kept must not depend on what was asked along with it, not by the last bit.
+        await turn();
+        const one = await this.#read(await this.#blankState(), [{ question, shift }], how, aborted);
+        [reading] = one.readings;
+        kept.set(shift, reading);
+        totals = sum(totals, one.totals);
+      }
+      readings.push(reading);
+    }
+    return { readings, totals };
+  }
+
+  /**
+   * The readings of questions, each in one order, after a state; `take` is told each one as its run ends.
+   * @param {State} state
+   * @param {readonly Pair[]} pairs
+   * @param {Asking} how
+   * @param {() => boolean} aborted
+   * @param {(index: number, reading: number[]) => void} [take]
+   */
+  async #read(state, pairs, how, aborted, take) {
+    const readout = this.#readout(how.readout);
     const owners = /** @type {number[]} */ ([]);
-    const suffixes = questions.flatMap((question, i) => {
-      const branches = this.text.branches(this.tokenizer, state.text, state.ids, question);
-      owners.push(...branches.map(() => i));
-      return branches;
+    const counts = /** @type {number[]} */ ([]);
+    const suffixes = pairs.flatMap(({ question, shift }, i) => {
+      const own = readout.suffixes(state.text, state.ids, question, shift);
+      owners.push(...own.map(() => i));
+      counts.push(own.length);
+      return own;
     });
-    const scores = questions.map(() => /** @type {number[]} */ ([]));
-    return this.engine.score(state.cache, suffixes, {
-      ...run,
-      onLogits: (suffix, found) => {
+    const found = pairs.map(() => /** @type {Float32Array[]} */ ([]));
+    const readings = /** @type {number[][]} */ ([]);
+    const totals = await this.engine.score(state.cache, suffixes, {
+      budget: how.runTokens,
+      aborted,
+      onLogits: (suffix, values) => {
+        // Results come in the order of the suffixes, so readings do in that of the pairs.
         const i = owners[suffix];
-        scores[i].push(found.reduce((sum, value) => sum + value, 0));
-        if (scores[i].length === questions[i].names.length) take(i, scores[i]);
+        found[i].push(values);
+        if (found[i].length < counts[i]) return;
+        readings.push(readout.reading(pairs[i].question, pairs[i].shift, found[i]));
+        take?.(i, readings[i]);
       },
     });
+    return { readings, totals };
+  }
+
+  /**
+   * The answer of a question that is read, and what was done about its prior.
+   * @param {State} state
+   * @param {Open} one
+   * @param {Asking} how
+   * @returns {Ordered}
+   */
+  #answer(state, { question, rounds: [first, second], readings }, how) {
+    const answer = this.#readout(how.readout).answer(question, readings);
+    if (how.prior === null) return answer;
+    if (how.prior === "content-free")
+      return { ...answer, prior: { kind: how.prior, count: 1, applied: true } };
+    // By the number of orders too: what a place adds is part of the prior.
+    const batch = this.priors.get(keyOf(question, first.length + second.length));
+    batch.add(state.text, answer.logits);
+    const prior = { kind: how.prior, count: batch.count, applied: batch.applies };
+    return { ...answer, ...read(question, batch.correct(answer.logits)), prior };
+  }
+
+  /** @param {string} name */
+  #readout(name) {
+    return /** @type {import("./readouts.js").Readout} */ (this.readouts.get(name));
   }
 
   async #blankState() {
     this.blank ??= await this.#prefilled(BLANK);
     return this.blank;
-  }
-
-  /**
-   * The suffix that asks a question with its options rotated by `shift`.
-   * @param {import("./questions.js").Question} question
-   * @param {number} shift
-   */
-  #suffix({ criterion }, shift) {
-    const state = this.#current();
-    const rotated = { text: criterion.text, options: rotate(criterion.options, shift) };
-    const full = this.prompt.fullIds(this.tokenizer, state.text, rotated);
-    return { ids: suffixAfter(state.ids, full), labelIds: this.prompt.labelIds(rotated) };
   }
 
   #current() {
@@ -363,35 +394,81 @@ export class Decider {
   }
 
   /**
-   * Answer a question from the whole prompt, without the cache: the plain path that others are compared with.
+   * Answer a question in the order given from whole prompts, without any cache: the plain path that others are compared
+   * with.
    * @param {string} state
    * @param {unknown} question
+   * @param {string} readout
    * @returns {Promise<Scored>}
    */
-  async scoreFull(state, question) {
+  async scoreFull(state, question, readout) {
     const began = performance.now();
     const parsed = parseQuestion(question);
-    const ids = this.prompt.fullIds(this.tokenizer, state, parsed.criterion);
-    const logits = await this.engine.scoreFull({ ids, labelIds: this.prompt.labelIds(parsed.criterion) });
-    return { ...read(parsed, logits), tokens: ids.length, ms: performance.now() - began };
+    const used = this.#readout(resolve(this.manifest, this.info.device, { readout }).readout);
+    const { reading, tokens } = await this.#fullReading(used, state, parsed);
+    const blank = used.needsBlank ? await this.#fullReading(used, BLANK, parsed) : null;
+    const answer = used.answer(parsed, [blank ? gain(reading, blank.reading) : reading]);
+    return { ...answer, tokens: tokens + (blank?.tokens ?? 0), ms: performance.now() - began };
+  }
+
+  /**
+   * A question's reading from whole prompts, and the tokens that took.
+   * @param {import("./readouts.js").Readout} readout
+   * @param {string} state
+   * @param {Question} question
+   */
+  async #fullReading(readout, state, question) {
+    const prompts = readout.suffixes(state, [], question, 0);
+    const found = [];
+    for (const prompt of prompts) found.push(await this.engine.scoreFull(prompt));
+    const tokens = prompts.reduce((total, prompt) => total + suffixLength(prompt), 0);
+    return { reading: readout.reading(question, 0, found), tokens };
   }
 }
 
 /**
- * How many orders of a question's options are read; its index goes into the error.
- * @param {number} n
+ * A question before its first round.
+ * @param {Question} question
  * @param {number} index
- * @param {number | "auto" | "all"} orderings
- * @param {number} budget
+ * @param {Asking} how
+ * @returns {Open}
  */
-function ordersOf(n, index, orderings, budget) {
-  try {
-    return howMany(n, orderings, budget);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    const data = { value: orderings, budget, loc: [index] };
-    throw new InvalidQuestionError(`Question ${index}: ${error.message}`, data);
-  }
+function open(question, index, how) {
+  const shifts = shiftsOf(how, question, index);
+  // A score's expected level would move with the orders left out.
+  const early = how.earlyStop && question.kind !== "score";
+  return { index, question, rounds: early ? rounds(shifts) : [shifts, []], readings: [] };
+}
+
+/**
+ * Whether all orders are read, or the first round decides.
+ * @param {Open} one
+ */
+function isDone({ rounds: [first, second], readings }) {
+  const orders = first.length + second.length;
+  return readings.length === orders || (readings.length === first.length && certified(readings, orders));
+}
+
+/**
+ * What tells a question from others in one use of it.
+ * @param {Question} question
+ * @param {string | number} use
+ */
+function keyOf({ kind, names, criterion }, use) {
+  return JSON.stringify([use, kind, names, criterion.text, criterion.options]);
+}
+
+/**
+ * @param {Totals} one
+ * @param {Totals} other
+ * @returns {Totals}
+ */
+function sum(one, other) {
+  return {
+    tokens: one.tokens + other.tokens,
+    saved: one.saved + other.saved,
+    runs: one.runs + other.runs,
+  };
 }
 
 /**
@@ -406,16 +483,6 @@ function parseAt(question, index) {
     const loc = [index, .../** @type {(string | number)[]} */ (error.data.loc)];
     throw new InvalidQuestionError(`Question ${index}: ${error.message}`, { ...error.data, loc });
   }
-}
-
-/**
- * @param {import("./questions.js").Question} question
- * @param {number[][]} found label logits of each order, in the question's own option order
- * @returns {Ordered}
- */
-function pool(question, found) {
-  const { log_probabilities, flip_rate, orderings_used } = combine(found);
-  return { ...read(question, log_probabilities), orderings_used, flip_rate };
 }
 
 /**

@@ -1,15 +1,12 @@
 /**
- * The engine: token ids in, label logits out; owns the session, and makes the KV caches.
+ * The engine: token ids in, logits or projections out; owns the session, and makes the KV caches.
  *
  * Knows tensors and token ids, not questions or text. `ort` is injected, so that any build of ONNX Runtime Web
  * runs it. The Python twin is `typedecide/model.py`.
  */
 
-import { AbortedError, DeviceLostError, TooLongError } from "./errors.js";
-import { planRuns, treeMask } from "./packing.js";
-
-/** Additive mask value of a position that must not be seen: exact in float32, and safe in float16. */
-const HIDDEN = -1e4;
+import { AbortedError, DeviceLostError, TooLongError, UnsupportedError } from "./errors.js";
+import { planRuns, suffixDepth, suffixLength, treeMask } from "./packing.js";
 
 /** Tokens of one prefill run: bounds the score matrix of a long text, and lets a caller abort in between. */
 const CHUNK = 512;
@@ -35,12 +32,16 @@ const LOSS_MS = 500;
 
 /**
  * One continuation of a cached prefix, and what is read of it: either the logits of `labelIds` at the last token, or
- * the log-probability of each of `targets`, the j-th one at place `reads[j]` of `ids`.
+ * the log-probability of each of `targets`, the j-th one at place `reads[j]` of `ids`; or, of a joined suffix
+ * (`branches` behind the stem `ids`, and `tail` behind them all), the projections of the last token of each branch and
+ * of the tail: (branches + 1) x width values, row by row.
  * @typedef {object} Suffix
  * @property {readonly number[]} ids
  * @property {readonly number[]} [labelIds]
  * @property {readonly number[]} [reads]
  * @property {readonly number[]} [targets]
+ * @property {readonly (readonly number[])[]} [branches]
+ * @property {readonly number[]} [tail]
  */
 
 /** @typedef {typeof import("onnxruntime-common")} Ort */
@@ -76,6 +77,7 @@ export class Engine {
     this.shape = shape;
     this.device = device;
     this.names = Array.from({ length: shape.layers }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
+    this.outputs = session.outputNames.filter((name) => !name.startsWith("present."));
     this.grouped = session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
     this.lost = null;
@@ -95,10 +97,14 @@ export class Engine {
    * @throws {AbortedError}
    */
   async prefill(ids, { base, aborted } = {}) {
-    this.#fits(ids.length);
+    const limit = this.shape.context;
+    const tokens = ids.length;
+    if (tokens > limit) {
+      throw new TooLongError(`the text has ${tokens} tokens, the context holds ${limit}`, { tokens, limit });
+    }
     const cache = this.#newCache();
     try {
-      cache.reserve(ids.length);
+      cache.reserve(tokens);
       if (base) cache.extend(base);
       while (cache.length < ids.length) {
         const start = cache.length;
@@ -112,7 +118,7 @@ export class Engine {
           chunk.push(0);
           positions.push(start + kept - 1);
         }
-        const mask = treeMask(start, chain(chunk.length), HIDDEN);
+        const mask = treeMask(start, chain(chunk.length));
         await this.#run(cache, chunk, positions, mask, NOTHING, kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
         if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
@@ -126,20 +132,26 @@ export class Engine {
   }
 
   /**
-   * Label logits, or targets' log-probabilities, of each suffix after a cached prefix. Suffixes are packed into runs of at most `budget` tokens, in
-   * which what they share from their start is computed once. The cache stays as it is.
+   * Label logits, targets' log-probabilities or projections of each suffix after a cached prefix. Suffixes are packed
+   * into runs of at most `budget` tokens, in which what they share from their start is computed once. The cache stays
+   * as it is.
    * @param {Cache} cache
    * @param {readonly Suffix[]} suffixes
    * @param {object} [options]
-   * @param {number} [options.budget] tokens of one run; default: all suffixes in one run
+   * @param {number} [options.budget] tokens of one run; default: as many as the context holds
    * @param {() => boolean} [options.aborted] asked between runs
    * @param {(suffix: number, logits: Float32Array) => void} [options.onLogits] told each result as its run ends
    * @returns {Promise<{logits: Float32Array[], tokens: number, saved: number, runs: number}>} what is read of each
-   *   suffix, in the order of its `labelIds` or `targets`; tokens run, tokens saved by sharing, and number of runs
+   *   suffix, in the order of its `labelIds`, `targets` or `branches`; tokens run, tokens saved by sharing, and number
+   *   of runs
+   * @throws {TooLongError} a suffix does not fit behind the prefix
+   * @throws {UnsupportedError} a joined suffix, and a model without a pointer
+   * @throws {AbortedError}
    */
-  async score(cache, suffixes, { budget = Number.MAX_SAFE_INTEGER, aborted, onLogits } = {}) {
-    for (const { ids } of suffixes) this.#fits(cache.length + ids.length);
-    const plan = planRuns(suffixes, budget);
+  async score(cache, suffixes, { budget = Infinity, aborted, onLogits } = {}) {
+    for (const suffix of suffixes) this.#check(cache.length, suffix);
+    // RotaryEmbedding takes no more tokens than it has positions.
+    const plan = planRuns(suffixes, Math.min(budget, this.shape.context));
     const logits = /** @type {Float32Array[]} */ (new Array(suffixes.length));
     const sum = { tokens: 0, saved: 0, runs: plan.length };
     for (const [i, run] of plan.entries()) {
@@ -157,15 +169,15 @@ export class Engine {
   }
 
   /**
-   * Label logits of a whole prompt without the cache: the plain path that others are compared with.
+   * What is read of a whole prompt, without the cache: the plain path that others are compared with.
    * @param {Suffix} prompt
    * @returns {Promise<Float32Array>}
    */
   async scoreFull(prompt) {
     const cache = this.#newCache();
     try {
-      this.#fits(prompt.ids.length);
-      const [run] = planRuns([prompt], prompt.ids.length);
+      this.#check(0, prompt);
+      const [run] = planRuns([prompt], suffixLength(prompt));
       return (await this.#packed(cache, run, [prompt]))[0];
     } finally {
       cache.release();
@@ -178,7 +190,7 @@ export class Engine {
   }
 
   /**
-   * One packed run: the label logits of its suffixes.
+   * One packed run: what is read of its suffixes.
    * @param {Cache} cache
    * @param {import("./packing.js").Run} run
    * @param {readonly Suffix[]} suffixes all suffixes that were planned
@@ -193,15 +205,25 @@ export class Engine {
     const whole = places(run.rows.filter((_, i) => wanted[i].targets).flat());
     const positions = run.depths.map((depth) => past + depth);
     cache.reserve(past + run.ids.length);
-    const mask = treeMask(past, run.parents, HIDDEN);
-    const reads = { rows: [...rows.keys()], labels: [...columns.keys()], vocabularyRows: [...whole.keys()] };
-    const { logits, normalizers } = await this.#run(cache, run.ids, positions, mask, reads, 0);
+    const mask = treeMask(past, run.parents, run.joins);
+    const reads = {
+      rows: [...rows.keys()],
+      labels: columns.size > 0 ? [...columns.keys()] : NOTHING.labels,
+      whole: [...whole.keys()].map((row) => place(rows, row)),
+    };
+    const read = await this.#run(cache, run.ids, positions, mask, reads, 0);
     const at = (/** @type {number} */ row, /** @type {number} */ id) =>
-      logits[place(rows, row) * columns.size + place(columns, id)];
-    return wanted.map(({ labelIds = [], targets }, i) => {
-      const read = run.rows[i];
-      if (!targets) return Float32Array.from(labelIds, (id) => at(read[0], id));
-      return Float32Array.from(targets, (id, j) => at(read[j], id) - normalizers[place(whole, read[j])]);
+      read.label_logits[place(rows, row) * columns.size + place(columns, id)];
+    return wanted.map(({ labelIds = [], targets, branches }, i) => {
+      const own = run.rows[i];
+      if (branches?.length)
+        return gather(
+          read.projections,
+          rows.size,
+          own.map((row) => place(rows, row)),
+        );
+      if (!targets) return Float32Array.from(labelIds, (id) => at(own[0], id));
+      return Float32Array.from(targets, (id, j) => at(own[j], id) - read.normalizers[place(whole, own[j])]);
     });
   }
 
@@ -211,13 +233,13 @@ export class Engine {
    * @param {readonly number[]} ids S new tokens
    * @param {readonly number[]} positions S
    * @param {Float32Array} mask S x (past + S)
-   * @param {{rows: number[], labels: number[], vocabularyRows: number[]}} reads rows and labels whose logits are read,
-   *   and rows that are normalised over the whole vocabulary
+   * @param {{rows: number[], labels: number[], whole: number[]}} reads rows and labels whose logits are read, and which
+   *   of the rows are normalised over the whole vocabulary, as places in `rows`
    * @param {number} keep how many of the new tokens stay in the cache, from the first
-   * @returns {Promise<{logits: Float32Array, normalizers: Float32Array}>} label logits, rows x labels; and the log of
-   *   the sum of exp over the vocabulary, one for each of `vocabularyRows`
+   * @returns {Promise<Record<string, Float32Array>>} `label_logits`, rows x labels; `normalizers`, the log of the sum of
+   *   exp over the vocabulary, one for each of `whole`; with a pointer `projections`, rows x width
    */
-  async #run(cache, ids, positions, mask, { rows, labels, vocabularyRows }, keep) {
+  async #run(cache, ids, positions, mask, { rows, labels, whole }, keep) {
     if (this.lost !== null) throw deviceLost(this.lost);
     const total = cache.length + ids.length;
     /** @type {Record<string, Tensor>} */
@@ -227,7 +249,7 @@ export class Engine {
       mask: new this.ort.Tensor("float32", mask, [1, 1, ids.length, total]),
       rows: this.#integers("int64", rows, [rows.length]),
       label_ids: this.#integers("int64", labels, [labels.length]),
-      vocabulary_rows: this.#integers("int64", vocabularyRows, [vocabularyRows.length]),
+      vocabulary_rows: this.#integers("int64", whole, [whole.length]),
       ...cache.feeds(),
     };
     if (this.grouped) {
@@ -235,15 +257,14 @@ export class Engine {
       feeds.total_sequence_length = this.#integers("int32", [total], [1]);
     }
     try {
-      const results = await this.session.run(feeds, {
-        label_logits: null,
-        normalizers: null,
-        ...cache.fetches(total, keep > 0),
-      });
-      const logits = /** @type {Float32Array} */ (await results.label_logits.getData());
-      const normalizers = /** @type {Float32Array} */ (await results.normalizers.getData());
+      const fetches = Object.fromEntries(this.outputs.map((name) => [name, null]));
+      const results = await this.session.run(feeds, { ...fetches, ...cache.fetches(total, keep > 0) });
+      /** @type {Record<string, Float32Array>} */
+      const read = {};
+      for (const name of this.outputs)
+        read[name] = /** @type {Float32Array} */ (await results[name].getData());
       if (keep) cache.commit(total - ids.length + keep, results);
-      return { logits, normalizers };
+      return read;
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
       if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
@@ -267,17 +288,55 @@ export class Engine {
     return bufferCache(this.ort, this.shape, this.names, this.device, this.grouped);
   }
 
-  /** @param {number} tokens */
-  #fits(tokens) {
+  /**
+   * @param {number} prefix tokens before the suffix
+   * @param {Suffix} suffix
+   */
+  #check(prefix, suffix) {
     const limit = this.shape.context;
+    const depth = suffixDepth(suffix);
+    const tokens = prefix + depth;
     if (tokens > limit) {
-      throw new TooLongError(`the text has ${tokens} tokens, the context holds ${limit}`, { tokens, limit });
+      const room = `behind the text's ${prefix} the context of ${limit} holds ${limit - prefix} more`;
+      const whole = `the prompt has ${tokens} tokens, the context holds ${limit}`;
+      const message = prefix > 0 ? `the question has ${depth} tokens; ${room}` : whole;
+      throw new TooLongError(message, { tokens, limit, prefix, suffix: depth });
+    }
+    const length = suffixLength(suffix);
+    if (length > limit) {
+      throw new TooLongError(
+        `the question has ${length} tokens with all its options, one run holds ${limit}`,
+        {
+          tokens: length,
+          limit,
+          prefix,
+          suffix: length,
+        },
+      );
+    }
+    if (suffix.branches?.length && !this.outputs.includes("projections")) {
+      throw new UnsupportedError("this model has no pointer, which joined suffixes are read by", {
+        outputs: this.outputs,
+      });
     }
   }
 }
 
 /** What a prefill reads: nothing of use, but the graph wants a row. */
-const NOTHING = { rows: [0], labels: [0], vocabularyRows: [] };
+const NOTHING = { rows: [0], labels: [0], whole: [] };
+
+/**
+ * Some rows of a matrix, one after another.
+ * @param {Float32Array} matrix
+ * @param {number} count how many rows it has
+ * @param {readonly number[]} rows
+ */
+function gather(matrix, count, rows) {
+  const width = matrix.length / count;
+  const found = new Float32Array(rows.length * width);
+  rows.forEach((row, i) => found.set(matrix.subarray(row * width, (row + 1) * width), i * width));
+  return found;
+}
 
 /**
  * Distinct values in order, each with its place.
@@ -487,7 +546,7 @@ function bufferCache(ort, shape, names, device, inPlace) {
  * Let the event loop turn: a run on WASM never does, and the message that aborts waits there.
  * @param {number} [ms]
  */
-function turn(ms) {
+export function turn(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 

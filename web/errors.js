@@ -45,7 +45,8 @@ export class IntegrityError extends TypedecideError {
 
 /**
  * The cached prefix is not a token-level prefix of the full prompt. `data.position` is the first token index at which
- * they differ, `data.prefix_token` the id cached there, `data.full_token` the full prompt's id there or null.
+ * they differ, `data.prefix_token` the cached id there and `data.full_token` the full prompt's; null where that sequence
+ * is already over.
  */
 export class PrefixMismatchError extends TypedecideError {
   /** @override */

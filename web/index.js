@@ -22,7 +22,7 @@ export * from "./errors.js";
 /** @typedef {import("./decider.js").Prefilled} Prefilled */
 /** @typedef {import("./decider.js").Scored} Scored */
 /** @typedef {import("./decider.js").Ordered} Ordered */
-/** @typedef {import("./decider.js").ScoreAllOptions} ScoreAllOptions */
+/** @typedef {import("./decider.js").Options} ScoreAllOptions */
 /** @typedef {import("./decider.js").ScoredAll} ScoredAll */
 
 /**
@@ -100,19 +100,21 @@ export class Engine {
   }
 
   /**
-   * Answer one question about the prefilled text.
+   * Answer one question about the prefilled text, as `scoreAll` does.
    * @param {object} question in the System One form: `{type, instructions?, criteria}`
-   * @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<Scored>} the answer, the suffix tokens it cost, and milliseconds
-   * @throws {TypedecideError} `INVALID_QUESTION`, `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or `DEVICE_LOST`
+   * @param {ScoreAllOptions & {signal?: AbortSignal}} [options]
+   * @returns {Promise<Scored>} the answer, the tokens run for it, and milliseconds
+   * @throws {TypedecideError} `INVALID_QUESTION`, `UNSUPPORTED` (an option), `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or
+   *   `DEVICE_LOST`
    */
-  score(question, { signal } = {}) {
-    return /** @type {Promise<Scored>} */ (this.#channel.call("score", [question], signal));
+  score(question, { signal, ...options } = {}) {
+    return /** @type {Promise<Scored>} */ (this.#channel.call("score", [question, options], signal));
   }
 
   /**
-   * Answer many questions about the prefilled text at once, each read in several orders of its options, so that no
-   * option wins by its place. All suffixes are packed into few runs; what they share is computed once.
+   * Answer many questions about the prefilled text at once, so that no option wins by its place: the `labels` readout
+   * reads each question in several orders of its options, the others know no order. All suffixes are packed into few
+   * runs; what they share is computed once.
    * @param {object[]} questions in the System One form
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (index: number, answer: Ordered) => void}} [options]
    *   `onAnswer` is told each answer as soon as it is there
@@ -134,15 +136,18 @@ export class Engine {
    * const { answers } = await engine.decide({ state, questions: { angry: { type: "noul", instructions: "Angry?" } } });
    * console.log(answers.angry.value);
    *
-   * @param {{state: string, questions: Record<string, object>}} request
+   * @param {{state: string, questions: Record<string, object> | Map<string, object>}} request questions by id; they are
+   *   asked in their order, which an object keeps except for ids like "10", and a Map for all
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (id: string, answer: Ordered) => void}} [options]
    * @returns {Promise<Omit<ScoredAll, "answers"> & {answers: Record<string, Ordered>, prefill: Prefilled}>}
    * @throws {TypedecideError} as `prefill` and `scoreAll` do
    */
   async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
-    const ids = Object.keys(questions);
+    const entries = questions instanceof Map ? [...questions] : Object.entries(questions);
+    const ids = entries.map(([id]) => id);
     const onProgress = onAnswer && ((/** @type {any} */ p) => onAnswer(ids[p.index], p.answer));
-    const call = this.#channel.call("decide", [state, Object.values(questions), options], signal, onProgress);
+    const asked = entries.map(([, question]) => question);
+    const call = this.#channel.call("decide", [state, asked, options], signal, onProgress);
     const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
     return { ...done, answers: Object.fromEntries(ids.map((id, i) => [id, done.answers[i]])) };
   }
@@ -161,14 +166,17 @@ export class Engine {
   }
 
   /**
-   * Answer one question from the whole prompt, without the cache. Slow: it is what the fast path is compared with.
+   * Answer one question, its options in the order given, from whole prompts without any cache. Slow: it is what the fast
+   * path is compared with.
    * @param {string} state
    * @param {object} question
-   * @param {{signal?: AbortSignal}} [options]
+   * @param {{readout?: string, signal?: AbortSignal}} [options] default readout: `labels`
    * @returns {Promise<Scored>}
    */
-  scoreFull(state, question, { signal } = {}) {
-    return /** @type {Promise<Scored>} */ (this.#channel.call("scoreFull", [state, question], signal));
+  scoreFull(state, question, { readout = "labels", signal } = {}) {
+    return /** @type {Promise<Scored>} */ (
+      this.#channel.call("scoreFull", [state, question, readout], signal)
+    );
   }
 
   /** End the worker and free everything; calls under way are rejected with `ABORTED`. */

@@ -60,6 +60,20 @@ export function cyclicShifts(n, count) {
 }
 
 /**
+ * The shifts that an early stop reads first, and those that it reads where the answer is not `certified` then.
+ *
+ * The first round is the least that can be certified: more than half of the shifts, spread over all of them. So one and
+ * two options have no second round.
+ * @param {readonly number[]} shifts
+ * @returns {[number[], number[]]}
+ */
+export function rounds(shifts) {
+  const spread = [...shifts.filter((_, j) => j % 2 === 0), ...shifts.filter((_, j) => j % 2 === 1)];
+  const first = Math.floor(spread.length / 2) + 1;
+  return [spread.slice(0, first), spread.slice(first)];
+}
+
+/**
  * The items as an ordering shows them: at place p stands item (p + shift) mod n.
  * @template Item
  * @param {ArrayLike<Item>} items

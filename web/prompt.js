@@ -230,9 +230,10 @@ function isId(value) {
 export function readTemplate(prompt, key, fields) {
   const template = prompt[key];
   const slots = fields.map((name) => `{${name}}`);
-  if (typeof template !== "string" || !slots.every((slot) => template.split(slot).length === 2)) {
-    const wanted = slots.join(" and ");
-    throw malformed(`The prompt's ${key} must be a text with one ${wanted}.`, template, ["prompt", key]);
+  const valid = typeof template === "string" && template !== "";
+  if (!valid || slots.some((slot) => template.split(slot).length !== 2)) {
+    const wanted = slots.length ? `a text with one ${slots.join(" and ")}` : "a text";
+    throw malformed(`The prompt's ${key} must be ${wanted}.`, template, ["prompt", key]);
   }
   return template;
 }

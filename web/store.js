@@ -27,7 +27,7 @@ const PARALLEL = 4;
  * @property {number} max_options
  * @property {number} max_levels
  * @property {number} rotation_budget orders that are read of a question with many options
- * @property {number} run_tokens tokens of one packed run
+ * @property {Record<string, number>} run_tokens tokens of one packed run on each device
  */
 /** @typedef {{module: string, loader: string, wasm: string}} Build */
 /**

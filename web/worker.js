@@ -29,14 +29,14 @@ const OPERATIONS = {
     return decider.info;
   },
   prefill: ([state], _, signal) => loaded().prefill(state, () => signal.aborted),
-  score: ([question]) => loaded().score(question),
+  score: ([question, options], _, signal) => loaded().score(question, options, () => signal.aborted),
   scoreAll: ([questions, options], id, signal) =>
     loaded().scoreAll(questions, options, streamTo(id), () => signal.aborted),
   decide: ([state, questions, options], id, signal) =>
     loaded().decide(state, questions, options, streamTo(id), () => signal.aborted),
   states: async () => loaded().states.list(),
   release: async () => loaded().release(),
-  scoreFull: ([state, question]) => loaded().scoreFull(state, question),
+  scoreFull: ([state, question, readout]) => loaded().scoreFull(state, question, readout),
 };
 
 /**

@@ -1,10 +1,8 @@
 // web/orderings.js against the shared vectors, and what only JavaScript can be given: typed arrays, odd values.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { ERRORS, TypedecideError } from "../../web/errors.js";
 import {
   DEFAULT_BUDGET,
   certified,
@@ -13,63 +11,21 @@ import {
   howMany,
   logSoftmax,
   rotate,
+  rounds,
   unrotate,
 } from "../../web/orderings.js";
 import { parseQuestion } from "../../web/questions.js";
 import { read } from "../../web/readout.js";
+import { assertOutcome, assertSame, load, numbers } from "./vectors.js";
 
-/** @typedef {import("../../web/errors.js").PlainError} PlainError */
-/** @typedef {Record<string, any> & {expect?: any, error?: PlainError, range_error?: string}} Case */
+/** @typedef {import("./vectors.js").Case} Case */
 
-const TOLERANCE = 1e-12;
-
-/** @type {Record<"levels" | "shifts" | "rotations" | "combinations" | "stops", Case[]>} */
-const vectors = JSON.parse(readFileSync(new URL("../vectors/orderings.json", import.meta.url), "ascii"));
-
-/**
- * Equal in structure, key order and text; numbers to the tolerance.
- * @param {any} actual
- * @param {any} wanted
- * @param {string} where
- */
-function assertSame(actual, wanted, where) {
-  if (typeof wanted === "number" && typeof actual === "number") {
-    const near = Math.abs(actual - wanted) <= TOLERANCE * Math.max(1, Math.abs(wanted));
-    assert.ok(near, `${where}: ${actual}, not ${wanted}`);
-  } else if (typeof wanted === "object" && wanted && typeof actual === "object" && actual) {
-    assert.equal(Array.isArray(actual), Array.isArray(wanted), where);
-    assert.deepEqual(Object.keys(actual), Object.keys(wanted), where);
-    for (const key of Object.keys(wanted)) assertSame(actual[key], wanted[key], `${where}.${key}`);
-  } else {
-    assert.equal(actual, wanted, where);
-  }
-}
-
-/**
- * @param {Case} vector
- * @param {() => unknown} compute
- */
-function assertOutcome(vector, compute) {
-  const where = vector.name ?? JSON.stringify(vector);
-  const { error, range_error } = vector;
-  if (range_error) return assert.throws(compute, { name: "RangeError", message: range_error }, where);
-  if (!error) return assertSame(compute(), vector.expect, where);
-  assert.throws(compute, (thrown) => {
-    assert.ok(thrown instanceof TypedecideError, `${where}: ${thrown}`);
-    assert.equal(thrown.constructor, ERRORS.get(error.code), where);
-    const named = (/** @type {string} */ _, /** @type {unknown} */ item) =>
-      typeof item === "number" && !Number.isFinite(item) ? String(item) : item;
-    assert.deepEqual(JSON.parse(JSON.stringify(thrown, named)), error, where);
-    return true;
-  });
-}
+/** @type {Record<"levels" | "shifts" | "rotations" | "combinations" | "stops" | "rounds", Case[]>} */
+const vectors = load("orderings.json");
 
 /** @param {Case} vector */
 function logitsOf({ orderings }) {
-  const named = ["NaN", "Infinity", "-Infinity"];
-  return orderings.map((/** @type {any[]} */ logits) =>
-    logits.map((logit) => (named.includes(logit) ? Number(logit) : logit)),
-  );
+  return orderings.map(numbers);
 }
 
 test("counts, shifts and rotations", () => {
@@ -93,6 +49,11 @@ test("stops", () => {
   for (const vector of vectors.stops) {
     assertOutcome(vector, () => certified(logitsOf(vector), vector.total));
   }
+});
+
+test("rounds", () => {
+  assert.ok(vectors.rounds.length > 10);
+  for (const vector of vectors.rounds) assertOutcome(vector, () => rounds(vector.shifts));
 });
 
 test("defaults, and values that are no level, count or shift", () => {

@@ -1,93 +1,19 @@
 // The shared vectors (tests/vectors, written by Python) against the modules of the page.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { Tokenizer } from "@huggingface/tokenizers";
-
 import * as errors from "../../web/errors.js";
+import { PointerPrompt, scores } from "../../web/pointer.js";
+import { BatchPrior, without } from "../../web/prior.js";
 import { Prompt, promptSpec } from "../../web/prompt.js";
 import { parseQuestion, parseQuestions } from "../../web/questions.js";
 import { read } from "../../web/readout.js";
+import { Recent } from "../../web/recent.js";
 import { TextPrompt, gain } from "../../web/text.js";
-
-const TOLERANCE = 1e-12;
+import { assertOutcome, assertSame, load, loadTokenizers, numbers } from "./vectors.js";
 
 /** @typedef {import('../../web/questions.js').Question} Question */
-
-/**
- * @typedef {object} Case
- * @property {string} name
- * @property {any} [input]
- * @property {any} [expect]
- * @property {errors.PlainError} [error]
- * @property {errors.PlainError} [js_error] where JavaScript must refuse what Python can read
- */
-
-/** @param {string} name */
-function load(name) {
-  return JSON.parse(readFileSync(new URL(`../vectors/${name}`, import.meta.url), "ascii"));
-}
-
-/** @param {string} name */
-function loadTokenizer(name) {
-  const tokenizer = new Tokenizer(load(`tokenizer-${name}.json`), {});
-  return {
-    /** @param {string} text */
-    encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
-  };
-}
-
-/**
- * A value as the vectors hold it: JSON, with the numbers that JSON lacks by name.
- * @param {unknown} value
- */
-function toJson(value) {
-  const named = (/** @type {string} */ _, /** @type {unknown} */ item) =>
-    typeof item === "number" && !Number.isFinite(item) ? String(item) : item;
-  return JSON.parse(JSON.stringify(value, named));
-}
-
-/**
- * Equal in structure, key order and text; numbers to the tolerance.
- * @param {unknown} actual
- * @param {unknown} wanted
- * @param {string} where
- */
-function assertSame(actual, wanted, where) {
-  if (typeof wanted === "number" && typeof actual === "number") {
-    const near = Math.abs(actual - wanted) <= TOLERANCE * Math.max(1, Math.abs(wanted));
-    assert.ok(near, `${where}: ${actual}, not ${wanted}`);
-  } else if (typeof wanted === "object" && wanted && typeof actual === "object" && actual) {
-    assert.equal(Array.isArray(actual), Array.isArray(wanted), where);
-    assert.deepEqual(Object.keys(actual), Object.keys(wanted), where);
-    for (const [key, item] of Object.entries(wanted)) {
-      assertSame(/** @type {Record<string, unknown>} */ (actual)[key], item, `${where}.${key}`);
-    }
-  } else {
-    assert.equal(actual, wanted, where);
-  }
-}
-
-/**
- * @param {Case} expected
- * @param {() => unknown} compute
- */
-function assertOutcome({ name, expect, error, js_error }, compute) {
-  const wanted = js_error ?? error;
-  if (!wanted) return assertSame(toJson(compute()), expect, name);
-  assert.throws(
-    compute,
-    (thrown) => {
-      assert.ok(thrown instanceof errors.TypedecideError, `${name}: ${thrown}`);
-      assert.equal(thrown.constructor, errors.ERRORS.get(wanted.code), name);
-      assert.deepEqual(toJson(thrown), wanted, name);
-      return true;
-    },
-    name,
-  );
-}
 
 test("questions", () => {
   const { questions } = load("questions.json");
@@ -118,8 +44,7 @@ test("batches of questions", () => {
 test("prompts", () => {
   const { manifest, prompts } = load("prompt.json");
   const prompt = new Prompt(promptSpec(manifest));
-  /** @type {Record<string, ReturnType<typeof loadTokenizer>>} */
-  const tokenizers = { plain: loadTokenizer("plain"), crossing: loadTokenizer("crossing") };
+  const tokenizers = loadTokenizers();
   assert.ok(prompts.length > 200);
   for (const vector of prompts) {
     const { state, criterion } = vector;
@@ -140,8 +65,7 @@ test("text readout", () => {
   const { manifest, templates, branches, gains } = load("text.json");
   const prompt = new Prompt(promptSpec(manifest));
   const text = new TextPrompt(prompt, templates);
-  /** @type {Record<string, ReturnType<typeof loadTokenizer>>} */
-  const tokenizers = { plain: loadTokenizer("plain"), crossing: loadTokenizer("crossing") };
+  const tokenizers = loadTokenizers();
   assert.ok(branches.length > 20);
   for (const vector of branches) {
     const tokenizer = tokenizers[vector.tokenizer];
@@ -151,6 +75,37 @@ test("text readout", () => {
     });
   }
   for (const { evidence, blank, expect } of gains) assertSame(gain(evidence, blank), expect, "gain");
+});
+
+test("pointer readout", () => {
+  const { manifest, templates, questions, manifests, scores: found } = load("pointer.json");
+  const prompt = new Prompt(promptSpec(manifest));
+  const pointer = new PointerPrompt(prompt, templates);
+  const tokenizers = loadTokenizers();
+  assert.ok(questions.length > 20 && manifests.length > 10 && found.length > 30);
+  for (const vector of questions) {
+    const tokenizer = tokenizers[vector.tokenizer];
+    assertOutcome(vector, () => {
+      const question = parseQuestion(vector.question);
+      const prefix = prompt.statePrefixIds(tokenizer, vector.state);
+      return pointer.joined(tokenizer, vector.state, prefix, question);
+    });
+  }
+  for (const vector of manifests) {
+    assertOutcome(vector, () => {
+      const { tail, option, answer } = new PointerPrompt(prompt, vector.templates);
+      return { tail, option, answer };
+    });
+  }
+  for (const vector of found) {
+    assertOutcome(vector, () => scores(numbers(vector.projections), vector.options));
+  }
+});
+
+test("projections in single precision read as lists do", () => {
+  const values = [0.1, 1.7, 0.3, -0.2, 3.3, 0.9, 2.2, 0, 0];
+  const single = Float32Array.from(values);
+  assert.deepEqual(scores(single, 2), scores([...single], 2));
 });
 
 test("manifests", () => {
@@ -174,13 +129,37 @@ test("manifests", () => {
 test("readouts", () => {
   const { readouts } = load("readout.json");
   assert.ok(readouts.length > 60);
-  const named = ["NaN", "Infinity", "-Infinity"];
   for (const vector of readouts) {
-    const logits = vector.logits.map((/** @type {any} */ logit) =>
-      named.includes(logit) ? Number(logit) : logit,
-    );
-    assertOutcome(vector, () => read(parseQuestion(vector.question), logits));
+    assertOutcome(vector, () => read(parseQuestion(vector.question), numbers(vector.logits)));
   }
+});
+
+test("priors", () => {
+  const { corrections, sessions } = load("prior.json");
+  assert.ok(corrections.length > 30 && sessions.length > 3);
+  for (const vector of corrections) {
+    assertOutcome(vector, () => without(numbers(vector.logits), numbers(vector.prior)));
+  }
+  for (const vector of sessions) {
+    assertOutcome(vector, () => {
+      const prior = new BatchPrior();
+      const found = vector.answers.map((/** @type {[string, number[]]} */ [state, logits]) => {
+        prior.add(state, logits);
+        return { count: prior.count, applies: prior.applies, corrected: prior.correct(logits) };
+      });
+      return found.slice(-vector.expect.length);
+    });
+  }
+});
+
+test("what was used longest ago goes first", () => {
+  /** @type {Recent<string[]>} */
+  const recent = new Recent(2, () => []);
+  recent.get("a").push("kept");
+  assert.deepEqual([recent.get("b"), recent.get("a"), recent.get("c")], [[], ["kept"], []]);
+  assert.deepEqual([recent.get("a"), recent.size], [["kept"], 2]);
+  recent.clear();
+  assert.deepEqual([recent.get("a"), recent.size], [[], 1]);
 });
 
 test("typed arrays of logits read as lists do", () => {

@@ -1,0 +1,182 @@
+"""What is trained: the decoder and a readout on one model, and samples as tensors for them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pybuild.artifacts import PROMPT
+from pybuild.graph import Decoder
+from pybuild.labels import find_labels
+from pybuild.profiles import Profile
+from pybuild.sources import Source
+from pybuild.tune import readouts
+from pybuild.tune.decoder import TorchDecoder
+from pybuild.tune.samples import Sample
+from pybuild.tune.structure import Packed, pack
+from typedecide.errors import UnsupportedError
+from typedecide.native import TextTokenizer
+from typedecide.pointer import PointerPrompt
+from typedecide.prompt import Prompt, PromptSpec
+from typedecide.text import TextPrompt
+
+MULTIPLE = 16
+"""Sequences are filled up to a multiple of this: each new length costs the kernels' preparation anew."""
+
+SPREAD = 0.5
+"""Standard deviation of the pointer's queries and keys before training."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is trained, and how it is asked.
+
+    readout: `pointer`, `labels` or `text`.
+    structure: options as a `set` or as a `list` in random order.
+    template: the prompt `plain`, or as a turn of a `chat`.
+    rank, alpha: of the adapters; B A is multiplied with alpha / rank.
+    pointer: D, the size of the pointer's queries and keys.
+    """
+
+    readout: str = "pointer"
+    structure: str = "set"
+    template: str = "plain"
+    rank: int = 16
+    alpha: float = 16
+    pointer: int = 256
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A sample as tokens, and how its questions are read."""
+
+    sample: Sample
+    asked: Sequence[readouts.Asked]
+    packed: Packed
+
+    def logits(self, states: Tensor) -> list[Tensor]:
+        """The option logits of each question from the final states of all reads."""
+        reads = iter(self.packed.rows)
+        counts = [sum(len(next(reads)) for _ in one.suffixes) for one in self.asked]
+        return [one.logits(found) for one, found in zip(self.asked, states.split(counts), strict=True)]
+
+
+class Tuned(nn.Module):
+    """A model that is being tuned."""
+
+    def __init__(self, source: Source, shape: Shape, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Args: `dtype`: of the frozen weights and of what is computed with them."""
+        super().__init__()
+        self.shape = shape
+        decoder = Decoder.from_config(source.config)
+        self.decoder = TorchDecoder(decoder, source.weights, shape.rank, shape.alpha, dtype)
+        self.tokenizer = TextTokenizer(json.dumps(source.tokenizer))
+        template = _template(shape.template, source, self.tokenizer)
+        spec = {"bos_ids": list(template.bos_ids), "head": Profile().head, **PROMPT}
+        manifest = {"prompt": spec, "labels": find_labels(self.tokenizer)}
+        self.prompt = Prompt(PromptSpec.from_manifest(manifest))
+        self.pointer: readouts.Pointer | None = None
+        if shape.readout == "pointer":
+            spread = SPREAD / float(self.decoder.norm.weight.square().mean().sqrt())
+            self.pointer = readouts.Pointer(decoder.hidden, shape.pointer, spread)
+        make = _READOUTS.get((shape.readout, shape.structure))
+        if make is None or (shape.template == "chat" and shape.readout != "pointer"):
+            raise UnsupportedError(
+                f"There is no readout {shape.readout!r} on a {shape.structure!r} in a {shape.template!r} prompt.",
+                readout=shape.readout,
+                structure=shape.structure,
+                template=shape.template,
+            )
+        self.readout = make(self, manifest, template)
+
+    def encode(self, sample: Sample, rng: random.Random) -> Encoded:
+        """The tokens of a sample; `rng` decides the order of options that are listed."""
+        prefix = self.prompt.state_prefix_ids(self.tokenizer, sample.state)
+        asked = [self.readout.ask(sample.state, prefix, question, rng) for question in sample.questions]
+        packed = pack(prefix, [suffix for one in asked for suffix in one.suffixes], MULTIPLE)
+        return Encoded(sample, asked, packed)
+
+    def forward(self, batch: Sequence[Encoded]) -> list[list[Tensor]]:
+        """The option logits of each question of each sample, float32 [options]."""
+        device = self.decoder.embedding.device
+        starts = accumulate((len(one.packed.ids) for one in batch), initial=0)
+        rows = [
+            at + row
+            for at, one in zip(starts, batch, strict=False)
+            for reads in one.packed.rows
+            for row in reads
+        ]
+        states = self.decoder(
+            torch.from_numpy(np.concatenate([one.packed.ids for one in batch])).to(device),
+            torch.from_numpy(np.concatenate([one.packed.positions for one in batch])).to(device),
+            [torch.from_numpy(one.packed.visible).to(device) for one in batch],
+            torch.tensor(rows, device=device),
+        )
+        of_sample = states.split([sum(map(len, one.packed.rows)) for one in batch])
+        return [one.logits(found) for one, found in zip(batch, of_sample, strict=True)]
+
+
+def loss_of(logits: Sequence[Tensor], sample: Sample) -> Tensor:
+    """Sum over the questions of the cross-entropy with their targets."""
+    losses = [
+        -(torch.tensor(target, device=found.device) * found.log_softmax(-1)).sum()
+        for found, target in zip(logits, sample.targets, strict=True)
+    ]
+    return torch.stack(losses).sum()
+
+
+@dataclass(frozen=True)
+class _Template:
+    """Ids before every text, and ids between the question and what begins its answer."""
+
+    bos_ids: Sequence[int]
+    close: Sequence[int]
+
+
+def _template(name: str, source: Source, tokenizer: TextTokenizer) -> _Template:
+    if name == "plain":
+        return _Template(source.bos_ids, ())
+    vocabulary = source.tokenizer["model"]["vocab"]
+    start, end = (vocabulary.get(token) for token in ("<|im_start|>", "<|im_end|>"))
+    if start is None or end is None:
+        raise UnsupportedError(
+            f"{source.name} has no chat turns of <|im_start|> and <|im_end|>.", template=name
+        )
+    user, assistant = tokenizer.encode("user\n"), tokenizer.encode("assistant")
+    return _Template([start, *user], [end, *tokenizer.encode("\n"), start, *assistant])
+
+
+_Make = Callable[[Tuned, Mapping[str, Any], _Template], readouts.Readout]
+
+
+def _pointer(kind: type[readouts.PointerSet] | type[readouts.PointerList]) -> _Make:
+    def make(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
+        assert task.pointer is not None
+        prompt = PointerPrompt.from_manifest(task.prompt, manifest)
+        return kind(prompt, task.tokenizer, task.pointer, template.close)
+
+    return make
+
+
+def _labels(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
+    return readouts.Labels(task.prompt, task.tokenizer, task.decoder.head)
+
+
+def _text(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
+    return readouts.Text(TextPrompt.from_manifest(task.prompt, manifest), task.tokenizer, task.decoder.head)
+
+
+_READOUTS: Mapping[tuple[str, str], _Make] = {
+    ("pointer", "set"): _pointer(readouts.PointerSet),
+    ("pointer", "list"): _pointer(readouts.PointerList),
+    ("labels", "list"): _labels,
+    ("text", "set"): _text,
+}
