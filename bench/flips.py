@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import common
+from typedecide.evaluation import listed
 from typedecide.native import NativeEngine
 from typedecide.orderings import Level
 from typedecide.page import PageEngine
-from typedecide.questions import Choice, Noul, Question, parse_questions
+from typedecide.questions import Choice, Question, parse_questions
 from typedecide.results import Debiased
 
 NAME = "flips"
@@ -105,11 +106,8 @@ def read_texts() -> list[Text]:
 
 def in_order(question: Question, backwards: bool) -> Choice:
     """The question as a choice among the same options, listed as given or backwards: the same prompt but for that."""
-    if isinstance(question, Noul):
-        options = [("Yes", question.yes), ("No", question.no)]
-    else:
-        options = list(zip(question.names, question.descriptions, strict=True))
-    return Choice(question.question, dict(reversed(options) if backwards else options))
+    places = range(len(question.names))
+    return listed(question, [*reversed(places)] if backwards else places)
 
 
 def ways(readout: str) -> tuple[Way, ...]:

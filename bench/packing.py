@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench import common
+from typedecide.evaluation import listed
 from typedecide.orderings import combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.page import PageEngine
 from typedecide.questions import Choice, Noul, Question, Score
@@ -226,8 +227,7 @@ def share(prompts: Sequence[tuple[int, int]], repeat: int) -> list[tuple[int, in
 
 def in_order(question: Question, shift: int) -> Choice:
     """The question as an ordering asks it: the same prompt with the options' texts rotated by `shift`."""
-    criterion = question.criterion()
-    return Choice(criterion.text, rotate(criterion.options, shift))
+    return listed(question, rotate(range(len(question.names)), shift))
 
 
 def drift(found: Sequence[float], fulls: Sequence[Sequence[float]]) -> float:

@@ -42,8 +42,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARD_BYTES = 64_000_000
 """Largest file of weights in a bundle: small enough for every static host and for parallel, resumable downloads."""
 
-GRAPHS: tuple[Variant, ...] = ("gqa", "explicit")
-"""Graphs of each format. Both read the same weights; `web/runtime.js` says which candidate runs which."""
+GRAPHS: tuple[Variant, ...] = ("gqa", "explicit", "batched")
+"""Graphs of each format. All read the same weights; `web/runtime.js` says which candidate runs which, and Python runs
+`batched` to evaluate."""
 
 PROMPT = {
     "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
@@ -144,7 +145,8 @@ class ModelBuild:
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
             with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
                 found = drift.probabilities(model, self.prompt, self.readout, self.tokenizer, advance)
-            cases = golden.golden_cases(model, self.tokenizer, [label["id"] for label in self.labels])
+            labels = [label["id"] for label in self.labels]
+            cases = golden.golden_cases(model, self.tokenizer, labels, self.pointer_width is not None)
         facts = {
             "graphs": graphs,
             "data": [self._shards(folder, file, size) for file, size in layout.files()],

@@ -13,9 +13,9 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -25,14 +25,20 @@ from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
 from pybuild.quantize import DEFAULT_FORMAT, FORMATS
-from pybuild.sources import DEFAULT_MODEL, cut, load_source
+from pybuild.sources import DEFAULT_MODEL, MODELS, cut, load_source
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
+from typedecide.calibration import Calibration
 from typedecide.errors import UnsupportedError
+from typedecide.inputs import read_json
+from typedecide.options import readouts_of
 from typedecide.orderings import DEFAULT_BUDGET
 from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
 
 WEB = ROOT / "web"
+
+CALIBRATION = "calibration.json"
+"""The file beside a model of this checkout that its bundles take in."""
 
 RUN_TOKENS = {"wasm": 256, "webgpu": 512, "native": 256}
 """Tokens of one packed run on each device: large enough for fast matrix products, small enough to stream answers and to
@@ -55,6 +61,7 @@ def build(
     context: int | None = None,
     force: bool = False,
     quiet: bool = False,
+    calibration: Path | Literal[False] | None = None,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
 
@@ -65,6 +72,8 @@ def build(
         context: positions; None keeps the model's own number.
         force: build everything anew.
         quiet: no progress on standard error.
+        calibration: a file that `python -m typedecide calibrate` wrote for this model and one of the formats, or False
+            for none; None takes the one that comes with the model, where one of the formats is its own.
     """
     for name in formats:
         if name not in FORMATS:
@@ -75,17 +84,53 @@ def build(
     with Steps(quiet) as steps:
         model = ModelBuild(loaded, context, steps, force)
         built = {name: model.format(name) for name in dict.fromkeys(formats)}
-        inputs = _inputs(model, built)
+        taken = _calibration(calibration, model, list(built))
+        inputs = _inputs(model, built, taken)
         if not force and _up_to_date(out, inputs):
             return out
-        _assemble(out, model, built, inputs, steps)
+        _assemble(out, model, built, taken, inputs, steps)
     return out
 
 
-def _inputs(model: ModelBuild, built: dict[str, Built]) -> str:
+def _calibration(
+    given: Path | Literal[False] | None, model: ModelBuild, formats: Sequence[str]
+) -> Mapping[str, Any] | None:
+    """The calibration to take in, checked against the model; UnsupportedError where it is another's."""
+    path = MODELS / model.source.name / CALIBRATION if given is None else given
+    if path is False or (given is None and not path.is_file()):
+        return None
+    found = Calibration.parse(read_json(str(path)))
+    if found.format not in formats:
+        if given is None:
+            return None
+        raise UnsupportedError(
+            f"{path} is for the format {found.format}; this bundle has {', '.join(formats)}.",
+            path=str(path),
+            format=found.format,
+            formats=[*formats],
+        )
+    manifest = {"model": _model_facts(model), "prompt": model.prompt_spec}
+    try:
+        found.check(manifest, found.format)
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"{path}: {error.message} (`--calibration none` builds without.)", path=str(path), **error.data
+        ) from error
+    if found.readout not in (known := readouts_of(manifest)):
+        raise UnsupportedError(
+            f"{path} is for the {found.readout} readout; this model has {', '.join(known)}.",
+            path=str(path),
+            readout=found.readout,
+        )
+    return found.document
+
+
+def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str, Any] | None) -> str:
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
-    digest.update(json.dumps([model.key, list(built), __version__, model.source.licence]).encode())
+    digest.update(
+        json.dumps([model.key, list(built), __version__, model.source.licence, calibration]).encode()
+    )
     for path in (Path(__file__), ROOT / "package-lock.json", *_web_files()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -101,7 +146,14 @@ def _up_to_date(out: Path, inputs: str) -> bool:
         return False
 
 
-def _assemble(out: Path, model: ModelBuild, built: dict[str, Built], inputs: str, steps: Steps) -> None:
+def _assemble(
+    out: Path,
+    model: ModelBuild,
+    built: dict[str, Built],
+    calibration: Mapping[str, Any] | None,
+    inputs: str,
+    steps: Steps,
+) -> None:
     """Put the folder together beside `out`, then swap it in."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
@@ -116,7 +168,7 @@ def _assemble(out: Path, model: ModelBuild, built: dict[str, Built], inputs: str
             for name in ORT_BUILDS:
                 builds[name] = _copy_runtime(folder, name)
                 advance()
-        manifest = _manifest(model, formats, builds, inputs)
+        manifest = _manifest(model, formats, calibration, builds, inputs)
         paths = sorted(p for p in folder.rglob("*") if p.is_file())
         with steps.step("hashes", len(paths)) as advance:
             for path in paths:
@@ -133,41 +185,50 @@ def _assemble(out: Path, model: ModelBuild, built: dict[str, Built], inputs: str
         folder.rename(out)
 
 
-def _manifest(
-    model: ModelBuild, formats: dict[str, Any], builds: dict[str, Any], inputs: str
-) -> dict[str, Any]:
+def _model_facts(model: ModelBuild) -> dict[str, Any]:
     decoder, shape = model.decoder, model.shape
+    return {
+        "name": model.source.name,
+        "licence": model.source.licence,
+        "origin": model.source.origin,
+        "family": decoder.family,
+        "parameters": decoder.parameters,
+        "hidden": decoder.hidden,
+        "heads": decoder.heads,
+        "ff": decoder.ff,
+        "vocab": decoder.vocab,
+        "shape": {
+            "layers": shape.layers,
+            "kv_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
+            "context": shape.context,
+        },
+        "control_ids": list(model.source.control_ids),
+        **({} if model.pointer_width is None else {"pointer_width": model.pointer_width}),
+    }
+
+
+def _manifest(
+    model: ModelBuild,
+    formats: dict[str, Any],
+    calibration: Mapping[str, Any] | None,
+    builds: dict[str, Any],
+    inputs: str,
+) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "typedecide": __version__,
         "build": {"inputs": inputs},
-        "model": {
-            "name": model.source.name,
-            "licence": model.source.licence,
-            "origin": model.source.origin,
-            "family": decoder.family,
-            "parameters": decoder.parameters,
-            "hidden": decoder.hidden,
-            "heads": decoder.heads,
-            "ff": decoder.ff,
-            "vocab": decoder.vocab,
-            "shape": {
-                "layers": shape.layers,
-                "kv_heads": shape.kv_heads,
-                "head_dim": shape.head_dim,
-                "context": shape.context,
-            },
-            "control_ids": list(model.source.control_ids),
-            **({} if model.pointer_width is None else {"pointer_width": model.pointer_width}),
-        },
+        "model": _model_facts(model),
         "limits": {
-            "context": shape.context,
+            "context": model.shape.context,
             "max_options": min(MAX_OPTIONS, len(model.labels)),
             "max_levels": min(MAX_LEVELS, len(model.labels)),
             "rotation_budget": DEFAULT_BUDGET,
             "run_tokens": RUN_TOKENS,
         },
         "readout": model.profile.readout,
+        **({} if calibration is None else {"calibration": calibration}),
         "prompt": model.prompt_spec,
         "labels": model.labels,
         "tokenizer": "model/tokenizer.json",
@@ -254,6 +315,12 @@ def add_parser(subparsers: Any) -> None:
         help=f"weight formats, the default one first (default: {DEFAULT_FORMAT}; known: {', '.join(FORMATS)})",
     )
     bundle.add_argument("--force", action="store_true", help="build everything anew")
+    bundle.add_argument(
+        "--calibration",
+        metavar="FILE|none",
+        help="temperatures and a threshold for abstaining, by `python -m typedecide calibrate` (default: those that"
+        " come with the model)",
+    )
     bundle.set_defaults(func=run)
     formats = subparsers.add_parser(
         "formats",
@@ -280,13 +347,25 @@ def run(args: argparse.Namespace) -> int:
         args.layers,
         args.context,
         args.force,
+        calibration=_calibration_argument(args.calibration),
     )
     manifest = json.loads((out / MANIFEST).read_text("utf-8"))
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}
     _print_formats(manifest["model"]["name"], rows)
     total = sum(f["bytes"] for f in manifest["files"].values())
-    print(f"{out}: {len(manifest['files'])} files, {total / 1e6:.1f} MB")
+    print(f"{out}: {len(manifest['files'])} files, {total / 1e6:.1f} MB, {_calibrated(manifest)}")
     return 0
+
+
+def _calibration_argument(text: str | None) -> Path | Literal[False] | None:
+    if text is None:
+        return None
+    return False if text == "none" else Path(text)
+
+
+def _calibrated(manifest: Mapping[str, Any]) -> str:
+    one = manifest.get("calibration")
+    return "not calibrated" if one is None else f"calibrated for {one['readout']} in {one['format']}"
 
 
 def run_formats(args: argparse.Namespace) -> int:

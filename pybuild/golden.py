@@ -1,4 +1,4 @@
-"""Golden label logits for the start-up self-test: short token sequences in every shape class.
+"""Golden logits for the start-up self-test: short token sequences in every shape class.
 
 The page compares what its device computes with these; several devices are wrong without any error. Computed with
 float32 activations on this machine's processor, in the weight format they are for.
@@ -6,14 +6,15 @@ float32 activations on this machine's processor, in the weight format they are f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typedecide.model import NativeModel, Suffix
+from typedecide.pointer import scores
 from typedecide.prompt import Tokenizer
 
 TOLERANCE = 5e-3
-"""Largest allowed difference of a label logit. Right kernels differ by about 1e-4, wrong ones by more than 0.1."""
+"""Largest allowed difference of a logit. Right kernels differ by about 1e-4, wrong ones by more than 0.1."""
 
 LABELS = 8
 """Label logits that each case reads."""
@@ -26,30 +27,41 @@ _TEXT = (
 )
 
 
-def golden_cases(model: NativeModel, tokenizer: Tokenizer, label_ids: Sequence[int]) -> list[dict[str, Any]]:
-    """The cases, hardest first: sequences below and above 32 tokens, with a past, and packed.
+def golden_cases(
+    model: NativeModel, tokenizer: Tokenizer, label_ids: Sequence[int], pointer: bool
+) -> list[dict[str, Any]]:
+    """The cases, hardest first: sequences below and above 32 tokens, with a past, packed; options as a set.
 
-    `S >= 32` is where grouped-query kernels go wrong on adapters with subgroups of 4.
+    `S >= 32` is where grouped-query kernels go wrong on adapters with subgroups of 4. `pointer`: whether the model has
+    a pointer, which the last case reads.
     """
     ids = tokenizer.encode(_TEXT)
     if len(ids) < 82:
         raise ValueError(f"the golden text has only {len(ids)} tokens with this tokenizer; 82 are needed")
+    options = {"ids": ids[21:30], "branches": [ids[30:35], ids[35:38], ids[38:46]], "tail": ids[46:49]}
+    cases = [
+        ("41 cached, 21 and 20 packed", ids[:41], [{"ids": ids[41:62]}, {"ids": ids[62:82]}]),
+        ("21 cached, 21 scored", ids[:21], [{"ids": ids[21:42]}]),
+        *([("21 cached, a set of 3 options", ids[:21], [options])] if pointer else []),
+    ]
     labels = list(label_ids[:LABELS])
     return [
-        _case(model, "41 cached, 21 and 20 packed", ids[:41], [ids[41:62], ids[62:82]], labels),
-        _case(model, "21 cached, 21 scored", ids[:21], [ids[21:42]], labels),
+        {**case, "logits": logits_of(model, case)}
+        for name, prefix, suffixes in cases
+        for case in ({"name": name, "prefix": prefix, "suffixes": suffixes, "label_ids": labels},)
     ]
 
 
-def _case(
-    model: NativeModel, name: str, prefix: list[int], suffixes: list[list[int]], labels: list[int]
-) -> dict[str, Any]:
-    cache = model.prefill(prefix)
-    logits, _ = model.score(cache, [Suffix(ids, labels) for ids in suffixes])
-    return {
-        "name": name,
-        "prefix": prefix,
-        "suffixes": suffixes,
-        "label_ids": labels,
-        "logits": [[float(v) for v in row] for row in logits],
-    }
+def logits_of(model: NativeModel, case: Mapping[str, Any]) -> list[list[float]]:
+    """What a model gives for each suffix of a case: logits of the labels, or of the options of a set."""
+    suffixes = [
+        Suffix(one["ids"], branches=one["branches"], tail=one["tail"])
+        if "branches" in one
+        else Suffix(one["ids"], case["label_ids"])
+        for one in case["suffixes"]
+    ]
+    found, _ = model.score(model.prefill(case["prefix"]), suffixes)
+    return [
+        scores(row.tolist(), len(suffix.branches)) if suffix.branches else row.tolist()
+        for suffix, row in zip(suffixes, found, strict=True)
+    ]

@@ -1,7 +1,7 @@
 """The decoder graph: a model's configuration and its stored weights in, an ONNX model out.
 
-One dynamic-shape graph serves prefill and scoring. Reads as the forward pass it is; knows nothing of
-prompts, questions or files other than the weight layout it is given.
+One dynamic-shape graph serves prefill and scoring; the variant `batched` runs whole prompts. Reads as the forward pass
+it is; knows nothing of prompts, questions or files other than the weight layout it is given.
 
 Inputs (S new tokens, P cached tokens, T = P + S, R rows read, M labels):
     input_ids int64 [1, S], position_ids int64 [1, S], mask float [1, 1, S, T] (0 visible, -1e4 hidden),
@@ -12,6 +12,9 @@ Outputs:
     label_logits float [R, M], normalizers float [F] (log of the sum of exp over the whole vocabulary's logits at
     those rows), present.{i}.key / present.{i}.value float [1, kv_heads, T, head_dim]; where the model has a pointer
     also projections float [R, pointer_width]: the final states of the rows times the pointer's weights.
+
+The `batched` variant runs B prompts without a cache, padded to S tokens: input_ids and position_ids are [B, S], mask is
+[B, 1, S, S], `rows` are places among all B * S tokens, and there is neither past nor present.
 
 The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
 rows that need a log-probability, and for no others. In the last layer all tokens leave keys and values, and only the
@@ -36,7 +39,7 @@ from typedecide.errors import TypedecideError
 OPSET = 21
 """ai.onnx operator set of the graph; ONNX Runtime Web 1.30 runs it on every device."""
 
-Variant = Literal["gqa", "explicit"]
+Variant = Literal["gqa", "explicit", "batched"]
 
 
 class UnsupportedModelError(TypedecideError):
@@ -207,7 +210,8 @@ def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
     Args:
         decoder: the model.
         layout: where each stored tensor lies.
-        variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside) or `explicit` (MatMul and Softmax).
+        variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside), `explicit` (MatMul and Softmax), or `batched`
+            (as explicit, for whole prompts in batches).
     """
     graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
     _Forward(decoder, layout, variant, GraphBuilder(graph)).run()
@@ -232,6 +236,8 @@ class _Forward:
         self.d, self.layout, self.variant = decoder, layout, variant
         self.builder = builder
         self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
+        # A batch's size in a Reshape: 0 keeps the one that is there.
+        self.batch = 0 if variant == "batched" else 1
         self._loaded: dict[str, ir.Value] = {}
         self._sums: dict[str, ir.Value] = {}
 
@@ -239,9 +245,11 @@ class _Forward:
         """Inputs, all layers, label head, outputs."""
         d, op = self.d, self.op
         i64, f32, i32 = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.INT32
-        ids = self.builder.input("input_ids", i64, [1, "S"])
-        self.positions = self.builder.input("position_ids", i64, [1, "S"])
-        self.mask = self.builder.input("mask", f32, [1, 1, "S", "T"])
+        batched = self.variant == "batched"
+        batch = "B" if batched else 1
+        ids = self.builder.input("input_ids", i64, [batch, "S"])
+        self.positions = self.builder.input("position_ids", i64, [batch, "S"])
+        self.mask = self.builder.input("mask", f32, [batch, 1, "S", "S" if batched else "T"])
         rows = self.builder.input("rows", i64, ["R"])
         label_ids = self.builder.input("label_ids", i64, ["M"])
         vocabulary_rows = self.builder.input("vocabulary_rows", i64, ["F"])
@@ -250,22 +258,21 @@ class _Forward:
             self.total = self.builder.input("total_sequence_length", i32, [1])
         else:
             self.stacked_mask = self.stack(self.mask)
-        past = [
-            tuple(
-                self.builder.input(f"past.{i}.{part}", f32, [1, d.kv_heads, "P", d.head_dim])
-                for part in ("key", "value")
-            )
-            for i in range(d.layers)
-        ]
+        past: list[Pair | None] = [None] * d.layers
+        if not batched:
+            past = [self.past(i) for i in range(d.layers)]
         self.cos, self.sin = self.tensor("rope.cos"), self.tensor("rope.sin")
 
         hidden, present = self.embedding("model.embed_tokens.weight", ids), []
         normed = self.norm(hidden, "model.layers.0.input_layernorm.weight")
-        for i, (key, value) in enumerate(past):
+        for i, old in enumerate(past):
             at, last = f"model.layers.{i}", i + 1 == d.layers
-            attended, kv = self.attention(normed, f"{at}.self_attn", key, value, rows if last else None)
+            # A row of a batch sees the tokens of its own prompt only, so that rows are taken out after attention there.
+            early = last and not batched
+            attended, kv = self.attention(normed, f"{at}.self_attn", old, rows if early else None)
             if last:
-                hidden = op.Gather(hidden, rows, axis=1)
+                hidden = op.Gather(self.flat(hidden), rows, axis=1)
+                attended = attended if early else op.Gather(self.flat(attended), rows, axis=1)
             hidden, normed = self.add_norm(hidden, attended, f"{at}.post_attention_layernorm.weight")
             fed = self.feed_forward(normed, f"{at}.mlp")
             following = "model.norm" if last else f"model.layers.{i + 1}.input_layernorm"
@@ -282,24 +289,36 @@ class _Forward:
         for name, output, shape in outputs:
             output.dtype, output.shape = f32, ir.Shape(shape)
             self.builder.add_output(output, name)
-        for i, pair in enumerate(present):
+        for i, pair in enumerate([] if batched else present):
             for part, tensor in zip(("key", "value"), pair, strict=True):
                 tensor.dtype, tensor.shape = f32, ir.Shape([1, d.kv_heads, "T", d.head_dim])
                 self.builder.add_output(tensor, f"present.{i}.{part}")
 
+    def past(self, i: int) -> Pair:
+        """The inputs that hold a layer's cached keys and values."""
+        shape: list[int | str | None] = [1, self.d.kv_heads, "P", self.d.head_dim]
+        key, value = (
+            self.builder.input(f"past.{i}.{part}", ir.DataType.FLOAT, shape) for part in ("key", "value")
+        )
+        return key, value
+
+    def flat(self, x: ir.Value) -> ir.Value:
+        """The tokens of all prompts of a batch as those of one: [B, S, hidden] to [1, B * S, hidden]."""
+        return self.op.Reshape(x, [1, -1, self.d.hidden]) if self.variant == "batched" else x
+
     # -- the layers --------------------------------------------------------------------------------------
 
-    def attention(
-        self, x: ir.Value, at: str, past_key: ir.Value, past_value: ir.Value, rows: ir.Value | None
-    ) -> Attended:
+    def attention(self, x: ir.Value, at: str, past: Pair | None, rows: ir.Value | None) -> Attended:
         """Self-attention of x [1, S, hidden] over past and new tokens; returns output and present KV.
 
         With `rows` the output is that of these rows only.
         """
-        attend = self.grouped_query if self.variant == "gqa" else self.explicit
         key = self.rotate(self.project(x, f"{at}.k_proj"), f"{at}.k_norm", self.d.kv_heads, self.positions)
         value = self.project(x, f"{at}.v_proj")
-        mixed, present = attend(x, at, (key, value), (past_key, past_value), rows)
+        if self.variant == "gqa" and past is not None:
+            mixed, present = self.grouped_query(x, at, (key, value), past, rows)
+        else:
+            mixed, present = self.explicit(x, at, (key, value), past, rows)
         return self.project(mixed, f"{at}.o_proj"), present
 
     def query(self, x: ir.Value, at: str, positions: ir.Value) -> ir.Value:
@@ -323,26 +342,27 @@ class _Forward:
         read = mixed if rows is None else self.op.Gather(mixed, rows, axis=1)
         return read, (present_key, present_value)
 
-    def explicit(self, x: ir.Value, at: str, new: Pair, past: Pair, rows: ir.Value | None) -> Attended:
+    def explicit(self, x: ir.Value, at: str, new: Pair, past: Pair | None, rows: ir.Value | None) -> Attended:
         """softmax(Q K^T / sqrt(head_dim) + mask) V, with the G query heads of a key head stacked as rows."""
         op, d = self.op, self.d
         group = d.heads // d.kv_heads
-        keys, values = (
-            op.Concat(old, self.heads_first(one, d.kv_heads), axis=2)
-            for old, one in zip(past, new, strict=True)
-        )
+        keys, values = (self.heads_first(one, d.kv_heads) for one in new)
+        if past is not None:
+            keys, values = op.Concat(past[0], keys, axis=2), op.Concat(past[1], values, axis=2)
         mask, positions = self.stacked_mask, self.positions
         if rows is not None:
             x, positions = op.Gather(x, rows, axis=1), op.Gather(positions, rows, axis=1)
             mask = self.stack(op.Gather(self.mask, rows, axis=2))
         scaled = op.Mul(self.query(x, at, positions), float(d.head_dim**-0.5))
-        split = op.Transpose(op.Reshape(scaled, [1, -1, d.kv_heads, group, d.head_dim]), perm=[0, 2, 3, 1, 4])
-        stacked = op.Reshape(split, [1, d.kv_heads, -1, d.head_dim])
+        split = op.Transpose(
+            op.Reshape(scaled, [self.batch, -1, d.kv_heads, group, d.head_dim]), perm=[0, 2, 3, 1, 4]
+        )
+        stacked = op.Reshape(split, [self.batch, d.kv_heads, -1, d.head_dim])
         scores = op.Add(op.MatMul(stacked, op.Transpose(keys, perm=[0, 1, 3, 2])), mask)
         mixed = op.MatMul(op.Softmax(scores, axis=-1), values)
-        unstacked = op.Reshape(mixed, [1, d.kv_heads, group, -1, d.head_dim])
+        unstacked = op.Reshape(mixed, [self.batch, d.kv_heads, group, -1, d.head_dim])
         ordered = op.Transpose(unstacked, perm=[0, 3, 1, 2, 4])
-        return op.Reshape(ordered, [1, -1, d.heads * d.head_dim]), (keys, values)
+        return op.Reshape(ordered, [self.batch, -1, d.heads * d.head_dim]), (keys, values)
 
     def stack(self, mask: ir.Value) -> ir.Value:
         """A mask for the query rows of the heads that share a key head, which are stacked head by head."""
@@ -378,13 +398,15 @@ class _Forward:
     def rotate(self, x: ir.Value, norm: str, heads: int, positions: ir.Value) -> ir.Value:
         """Per-head norm where the family has one, then RoPE by explicit positions; [1, N, heads * head_dim]."""
         if self.d.qk_norm:
-            split = self.op.Reshape(x, [1, -1, heads, self.d.head_dim])
-            x = self.op.Reshape(self.norm(split, f"{norm}.weight"), [1, -1, heads * self.d.head_dim])
+            split = self.op.Reshape(x, [self.batch, -1, heads, self.d.head_dim])
+            x = self.op.Reshape(self.norm(split, f"{norm}.weight"), [self.batch, -1, heads * self.d.head_dim])
         return self.ms.RotaryEmbedding(x, positions, self.cos, self.sin, interleaved=0)
 
     def heads_first(self, x: ir.Value, heads: int) -> ir.Value:
         """[1, S, heads * head_dim] to [1, heads, S, head_dim]."""
-        return self.op.Transpose(self.op.Reshape(x, [1, -1, heads, self.d.head_dim]), perm=[0, 2, 1, 3])
+        return self.op.Transpose(
+            self.op.Reshape(x, [self.batch, -1, heads, self.d.head_dim]), perm=[0, 2, 1, 3]
+        )
 
     def norm(self, x: ir.Value, weight: str) -> ir.Value:
         """RMSNorm over the last axis."""
@@ -427,7 +449,7 @@ class _Forward:
         """Sums of x over the blocks of its last axis, [1, S, in / block]; one node for all users of x."""
         key = x.name or ""
         if key not in self._sums:
-            split = self.op.Reshape(x, [1, -1, matrix.inputs // matrix.block, matrix.block])
+            split = self.op.Reshape(x, [self.batch, -1, matrix.inputs // matrix.block, matrix.block])
             self._sums[key] = self.op.ReduceSum(split, [-1], keepdims=0)
         return self._sums[key]
 

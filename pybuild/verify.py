@@ -23,9 +23,9 @@ from rich.table import Table
 
 from pybuild import npm
 from pybuild.attacks import Attack, pairs, strings
+from pybuild.golden import logits_of
 from typedecide.bundle import Bundle, Format
 from typedecide.errors import PrefixMismatchError, TypedecideError, UnsupportedError
-from typedecide.model import Suffix
 from typedecide.native import NativeEngine, TextTokenizer
 from typedecide.prompt import Prompt, PromptSpec, Tokenizer, suffix_after
 from typedecide.readout import softmax
@@ -290,11 +290,8 @@ def _golden_gaps(bundle: Bundle, format: Format, variant: str) -> Iterator[tuple
 
 
 def _gap(engine: NativeEngine, case: Mapping[str, Any]) -> Gap:
-    cache = engine.model.prefill(case["prefix"])
-    found, _ = engine.model.score(cache, [Suffix(ids, case["label_ids"]) for ids in case["suffixes"]])
     gap = Gap(0.0, 0.0)
-    for row, golden in zip(found, case["logits"], strict=True):
-        computed = row.tolist()
+    for computed, golden in zip(logits_of(engine.model, case), case["logits"], strict=True):
         gap = gap.larger(Gap(_distance(computed, golden), _distance(softmax(computed), softmax(golden))))
     return gap
 

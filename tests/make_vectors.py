@@ -22,7 +22,10 @@ from tokenizers import Tokenizer as BPE
 from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
+from typedecide import metrics
+from typedecide.calibration import Calibration
 from typedecide.errors import TypedecideError
+from typedecide.options import Asking
 from typedecide.orderings import (
     certified,
     combine,
@@ -1044,6 +1047,246 @@ def prior_vectors() -> Case:
     return {"corrections": corrections, "sessions": sessions}
 
 
+# ------------------------------------------------------------------------------------------------ metrics
+
+
+def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
+    """(name, function of typedecide.metrics, its arguments)"""
+    yield "no items", "mean", [[]]
+    yield "no item counts", "mean", [[1.0, 0.0], [0, 0]]
+    yield "right", "credit", [[0.2, 0.5, 0.3], 1]
+    yield "a tie of two", "credit", [[0.4, 0.4, 0.2], 1]
+    yield "all tie", "credit", [[0.25] * 4, 3]
+    yield "certain and right", "brier", [[1.0, 0.0], 0]
+    yield "certain and wrong", "brier", [[1.0, 0.0], 1]
+    yield "two and four options", "chance", [[2, 4, 4]]
+    yield "three names", "majority", [["a", "b", "b", "c"]]
+    yield "an answer that is never true", "macro_f1", [["a", "b", "b"], ["a", "c", "b"]]
+    yield "confidences that tie", "reliability", [[0.5] * 6, [1, 0, 1, 0, 0, 1], "mass", 2]
+    yield "a confidence of 1", "reliability", [[0.05, 1.0, 0.999], [0, 1, 1], "width", 10]
+    yield "errors that tie", "risk_coverage", [[0.9, 0.5, 0.5], [1, 0, 1]]
+    yield "all levels tie", "kendall_tau", [[0.1, 0.2], [1, 1]]
+    yield "ties on both sides", "kendall_tau", [[1.0, 1.0, 2.0, 3.0], [0, 1, 1, 2]]
+    yield "one value", "interval", [[0.5]]
+    yield "a half", "interval", [[0.0, 0.1, 0.4, 0.9], 0.5]
+    rng = random.Random(11)
+    for number in range(4):
+        n = 40 + 30 * number
+        confidences = [round(rng.uniform(0.3, 1), 2) for _ in range(n)]
+        credits = [float(rng.random() < confidence) for confidence in confidences]
+        names = [rng.choice("abcd") for _ in range(n)]
+        chosen = [name if rng.random() < 0.6 else rng.choice("abcde") for name in names]
+        levels = [rng.randrange(5) for _ in range(n)]
+        expected = [round(level + rng.uniform(-2, 2), 1) for level in levels]
+        for weights in (None, [rng.randrange(4) for _ in range(n)]):
+            which = f"random {number}{', weighted' if weights else ''}"
+            for binning in ("mass", "width"):
+                bins = [confidences, credits, binning, 15, weights]
+                yield f"{which}, {binning}", "reliability", bins
+            yield which, "mean", [credits, weights]
+            yield which, "macro_f1", [names, chosen, weights]
+            yield which, "aurc", [confidences, credits, weights]
+            yield which, "kendall_tau", [expected, levels, weights]
+        yield f"random {number}", "risk_coverage", [confidences, credits]
+        yield f"random {number}", "interval", [expected]
+
+
+def metric_view(function: str, arguments: list[Any]) -> Any:
+    """A figure; of bins also the calibration error that they give."""
+    found = getattr(metrics, function)(*arguments)
+    if function != "reliability":
+        return to_json(found)
+    return {"bins": [vars(one) for one in found], "calibration_error": metrics.calibration_error(found)}
+
+
+def metric_vectors() -> Case:
+    return {
+        "metrics": [
+            {
+                "name": name,
+                "function": function,
+                "arguments": arguments,
+                "expect": metric_view(function, arguments),
+            }
+            for name, function, arguments in metric_inputs()
+        ]
+    }
+
+
+# -------------------------------------------------------------------------------------------- calibration
+
+CALIBRATED: Case = {
+    "model": {"name": "tiny", "origin": "folder tiny, model.safetensors sha256 12", "licence": "MIT"},
+    "prompt": {"bos_ids": [7, 0], "head": "Evidence:\n{state}", "tail": "\nCriterion: {criterion}"},
+}
+"""What a calibration looks at in a manifest."""
+
+CALIBRATION: Case = {
+    "schema": 1,
+    "model": {"name": "tiny", "origin": "folder tiny, model.safetensors sha256 12"},
+    "format": "int8",
+    "readout": "pointer",
+    "orderings": None,
+    "budget": None,
+    "prompt": CALIBRATED["prompt"],
+    "kinds": {"choice": {"temperature": 1.75, "n": 300}, "noul": {"temperature": 1, "n": 60}},
+    "abstain": {"alpha": 0.1, "threshold": 0.6},
+}
+
+
+def changed(document: Case, path: str, value: Any) -> Case:
+    """A document with another value at a dotted path, or none there."""
+    copy: Case = json.loads(json.dumps(document))
+    *parents, last = path.split(".")
+    at = copy
+    for key in parents:
+        at = at[key]
+    if value is ...:
+        del at[last]
+    else:
+        at[last] = value
+    return copy
+
+
+LABELS_CALIBRATION: Case = {**CALIBRATION, "readout": "labels", "orderings": "auto", "budget": 4}
+
+
+def calibration_documents() -> Iterator[tuple[str, Any]]:
+    """(name, document)"""
+    yield "a pointer", CALIBRATION
+    yield "labels", LABELS_CALIBRATION
+    for value in ("all", 3):
+        yield f"labels in orderings {value}", changed(LABELS_CALIBRATION, "orderings", value)
+    yield "orderings that do not matter", changed(CALIBRATION, "orderings", "some")
+    yield "no kind", changed(CALIBRATION, "kinds", {})
+    yield "a threshold of 0", changed(CALIBRATION, "abstain.threshold", 0)
+    for document in (None, [], "text", 1):
+        yield f"{json.dumps(document)} as the document", document
+    wrong: dict[str, list[Any]] = {
+        "schema": [..., 2, "1", True],
+        "model": [..., []],
+        "model.name": [..., 1],
+        "model.origin": [None],
+        "format": [..., 8],
+        "readout": [..., None],
+        "prompt": [..., "Evidence"],
+        "kinds": [..., []],
+        "kinds.essay": [{"temperature": 1}],
+        "kinds.choice": [None, 1.5],
+        "kinds.choice.temperature": [..., 0, -1, "1", True, None],
+        "abstain": [..., 0.6],
+        "abstain.alpha": [..., 1.5, "0.1"],
+        "abstain.threshold": [..., None, -0.1, 1.01, False],
+    }
+    for path, values in wrong.items():
+        for value in values:
+            shown = "nothing" if value is ... else json.dumps(value)
+            yield f"{shown} as {path}", changed(CALIBRATION, path, value)
+    for path, values in {"orderings": [..., None, 0, "two"], "budget": [..., None, 0, 1.5]}.items():
+        for value in values:
+            shown = "nothing" if value is ... else json.dumps(value)
+            yield f"{shown} as {path} of labels", changed(LABELS_CALIBRATION, path, value)
+
+
+def calibration_checks() -> Iterator[tuple[str, Case, str]]:
+    """(name, manifest, format)"""
+    yield "its own", CALIBRATED, "int8"
+    yield "another licence", changed(CALIBRATED, "model.licence", "Apache-2.0"), "int8"
+    yield "another name", changed(CALIBRATED, "model.name", "small"), "int8"
+    yield "other weights", changed(CALIBRATED, "model.origin", "folder tiny, sha256 13"), "int8"
+    yield "another format", CALIBRATED, "fp32"
+    yield "another head", changed(CALIBRATED, "prompt.head", "Text:\n{state}"), "int8"
+    yield "other first ids", changed(CALIBRATED, "prompt.bos_ids", [7]), "int8"
+    yield "one more template", changed(CALIBRATED, "prompt.option", "{option}"), "int8"
+    yield "one template less", changed(CALIBRATED, "prompt.tail", ...), "int8"
+
+
+def calibration_askings() -> Iterator[tuple[str, Case, Case]]:
+    """(name, document, how it is asked)"""
+    plain = {"orderings": "auto", "budget": 4, "early_stop": False, "prior": None, "run_tokens": 256}
+    for readout in ("labels", "text", "pointer"):
+        yield f"{readout} of a pointer", CALIBRATION, {"readout": readout, **plain}
+        yield f"{readout} of labels", LABELS_CALIBRATION, {"readout": readout, **plain}
+    for key, value in {
+        "orderings": 1,
+        "budget": 5,
+        "early_stop": True,
+        "prior": "batch",
+        "run_tokens": 9,
+    }.items():
+        asked = {"readout": "labels", **plain, key: value}
+        yield f"another {key}", LABELS_CALIBRATION, asked
+        yield f"another {key} of a pointer", CALIBRATION, {**asked, "readout": "pointer"}
+    one = changed(LABELS_CALIBRATION, "orderings", 1)
+    yield "one ordering", one, {"readout": "labels", **plain, "orderings": 1}
+
+
+def calibration_answers() -> Iterator[tuple[str, Case, Case, list[Any]]]:
+    """(name, document, question, logits)"""
+    choice = {"type": "choice", "criteria": ["a", "b", "c"]}
+    noul = {"type": "noul", "criteria": "Is it?"}
+    score = {"type": "score", "criteria": ["low", "middle", "high"]}
+    yield "a choice that is sure", CALIBRATION, choice, [6.0, 1.0, -2.0]
+    yield "a choice that abstains", CALIBRATION, choice, [1.0, 0.5, 0.0]
+    yield "a kind that no temperature helped", CALIBRATION, noul, [0.3, -1.25]
+    yield "a kind that is not calibrated", CALIBRATION, score, [0.0, 2.0, 1.0]
+    yield "at the threshold", changed(CALIBRATION, "abstain.threshold", 0.5), noul, [0.5, 0.5]
+    yield "nothing abstains", changed(CALIBRATION, "abstain.threshold", 0), noul, [0.5, 0.5]
+    yield "all abstain", changed(CALIBRATION, "abstain.threshold", 1), noul, [999.0, 0.0]
+    yield "a logit that is none", CALIBRATION, noul, [0.0, math.inf]
+    yield "one logit too many", CALIBRATION, noul, [0.0, 1.0, 2.0]
+    scores = changed(CALIBRATION, "kinds.score", {"temperature": 0.5})
+    yield "a score", scores, score, [0.0, 2.0, 1.0]
+    rng = random.Random(12)
+    for number in range(20):
+        document = changed(CALIBRATION, "kinds.choice.temperature", 10 ** rng.uniform(-1, 1))
+        yield f"random {number}", document, choice, [rng.gauss(0, 3) for _ in range(3)]
+
+
+def calibration_answer_view(document: Case, wire: Case, logits: list[float]) -> Case | None:
+    done = Calibration.parse(document).apply(parse_question(wire), logits)
+    return None if done is None else {**done[0].to_dict(), **done[1].to_dict()}
+
+
+def calibration_vectors() -> Case:
+    parsed = Calibration.parse(CALIBRATION)
+    return {
+        "documents": [
+            {"name": name, "document": document, **outcome(lambda d: Calibration.parse(d).facts(), document)}
+            for name, document in calibration_documents()
+        ],
+        "checks": [
+            {
+                "name": name,
+                "document": CALIBRATION,
+                "manifest": manifest,
+                "format": format,
+                **outcome(parsed.check, manifest, format),
+            }
+            for name, manifest, format in calibration_checks()
+        ],
+        "askings": [
+            {
+                "name": name,
+                "document": document,
+                "how": how,
+                "expect": Calibration.parse(document).serves(Asking(**how)),
+            }
+            for name, document, how in calibration_askings()
+        ],
+        "answers": [
+            {
+                "name": name,
+                "document": document,
+                "question": question,
+                "logits": to_json(logits),
+                **outcome(calibration_answer_view, document, question, logits),
+            }
+            for name, document, question, logits in calibration_answers()
+        ],
+    }
+
+
 # ------------------------------------------------------------------------------------------------ files
 
 
@@ -1060,6 +1303,8 @@ def build() -> dict[str, Case]:
         "text.json": text_vectors(encoders),
         "pointer.json": pointer_vectors(encoders),
         "prior.json": prior_vectors(),
+        "metrics.json": metric_vectors(),
+        "calibration.json": calibration_vectors(),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},
     }
 

@@ -21,13 +21,10 @@ from bench import generator
 from bench.datasets import (
     HELD_OUT,
     WEIGHTS,
-    Record,
-    RecordError,
     describe,
     load,
     mixes,
     names,
-    read_records,
     suite,
     training,
 )
@@ -36,6 +33,8 @@ from bench.datasets.fetch import Package, fetch, file, files
 from bench.datasets.mixes import TRAINING_LICENCES, VALID
 from bench.datasets.sets import BANDS, CLEAR, DATA_SETS, MOST_CHARACTERS, cut, key
 from typedecide.errors import IntegrityError, UnsupportedError
+from typedecide.inputs import InputError
+from typedecide.labelled import Labelled, read_lines
 from typedecide.questions import Choice, Noul
 
 HELD_OUT_TASKS = re.compile(
@@ -48,21 +47,21 @@ HELD_OUT_TASKS = re.compile(
 
 
 @pytest.fixture(scope="module")
-def trained() -> list[Record]:
+def trained() -> list[Labelled]:
     return list(islice(training(seed=1), 4000))
 
 
 @pytest.fixture(scope="module")
-def held_out() -> dict[str, list[Record]]:
+def held_out() -> dict[str, list[Labelled]]:
     return suite("heldout", limit=300)
 
 
-def test_every_row_has_300_decisions(held_out: dict[str, list[Record]]) -> None:
+def test_every_row_has_300_decisions(held_out: dict[str, list[Labelled]]) -> None:
     assert {task: len(records) for task, records in held_out.items()} == dict.fromkeys(HELD_OUT, 300)
     assert all(len(record.questions) == 1 for records in held_out.values() for record in records)
 
 
-def test_training_takes_trained_sets_only(trained: list[Record]) -> None:
+def test_training_takes_trained_sets_only(trained: list[Labelled]) -> None:
     assert {record.source for record in trained} <= set(WEIGHTS)
     assert {record.split for record in trained} == {"train"}
     unseen = [task for task, seen in HELD_OUT.items() if seen != "seen"]
@@ -82,7 +81,7 @@ def test_training_takes_free_data_only() -> None:
         assert rows[name]["licence"] in TRAINING_LICENCES
 
 
-def test_no_held_out_attribute_or_kind_is_trained_on(trained: list[Record]) -> None:
+def test_no_held_out_attribute_or_kind_is_trained_on(trained: list[Labelled]) -> None:
     kinds = generator.kinds()
     asked = {
         (record.domain, key) for record in trained if record.source == "generated" for key in record.questions
@@ -100,7 +99,7 @@ def test_that_guard_sees_a_planted_fault(monkeypatch: pytest.MonkeyPatch) -> Non
         test_no_held_out_attribute_or_kind_is_trained_on(list(islice(training(seed=1), 4000)))
 
 
-def test_unseen_generated_tasks_ask_held_out_attributes_only(held_out: dict[str, list[Record]]) -> None:
+def test_unseen_generated_tasks_ask_held_out_attributes_only(held_out: dict[str, list[Labelled]]) -> None:
     kinds = generator.kinds()
     tested = _attributes(held_out["generated-attributes"])
     assert all(one.held_out and not kind.held_out for kind, one in tested)
@@ -113,7 +112,7 @@ def test_unseen_generated_tasks_ask_held_out_attributes_only(held_out: dict[str,
     }
 
 
-def _attributes(records: list[Record]) -> list[tuple[generator.Kind, generator.Attribute]]:
+def _attributes(records: list[Labelled]) -> list[tuple[generator.Kind, generator.Attribute]]:
     kinds = generator.kinds()
     return [
         (kinds[record.domain], one)
@@ -124,7 +123,7 @@ def _attributes(records: list[Record]) -> list[tuple[generator.Kind, generator.A
 
 
 def test_no_training_text_is_a_held_out_text(
-    trained: list[Record], held_out: dict[str, list[Record]]
+    trained: list[Labelled], held_out: dict[str, list[Labelled]]
 ) -> None:
     seen = {key(record.state) for record in trained}
     seen |= {key(item.text) for one in DATA_SETS.values() for item in one.items() if item.split == "train"}
@@ -145,7 +144,7 @@ def test_no_valid_text_is_a_held_out_text() -> None:
 
 
 def test_training_never_asks_what_is_held_out(
-    trained: list[Record], held_out: dict[str, list[Record]]
+    trained: list[Labelled], held_out: dict[str, list[Labelled]]
 ) -> None:
     asked = {question.criterion().text for record in trained for question in record.questions.values()}
     assert [text for text in asked if HELD_OUT_TASKS.search(text)] == []
@@ -155,7 +154,7 @@ def test_training_never_asks_what_is_held_out(
         }, task
 
 
-def test_labels_are_balanced(held_out: dict[str, list[Record]]) -> None:
+def test_labels_are_balanced(held_out: dict[str, list[Labelled]]) -> None:
     for task in ("tweets", "amazon", "editorials", "movies", "spam", "rotten-tomatoes"):
         one = DATA_SETS[task]
         label = {item.text: item.label for item in one.items()}
@@ -163,7 +162,7 @@ def test_labels_are_balanced(held_out: dict[str, list[Record]]) -> None:
         assert set(counts.values()) == {150}, task
 
 
-def test_neither_place_nor_yes_tells_the_answer(trained: list[Record]) -> None:
+def test_neither_place_nor_yes_tells_the_answer(trained: list[Labelled]) -> None:
     pairs = [(q, record.gold[id]) for record in trained for id, q in record.questions.items()]
     yes = Counter(gold for question, gold in pairs if isinstance(question, Noul))
     assert 0.44 < yes["yes"] / yes.total() < 0.56
@@ -209,12 +208,12 @@ def test_records_survive_a_file_and_a_faulty_line_is_named(tmp_path: Path) -> No
     path = tmp_path / "records.jsonl"
     assert main(["export", "train", str(path), "--limit", "5"]) == 0
     expected = [record for records in suite("train", 5).values() for record in records]
-    assert list(read_records(path)) == expected
+    assert read_lines(path).records == expected
     faulty = json.loads(path.read_text("utf-8").splitlines()[0])
     faulty["gold"] = dict.fromkeys(faulty["gold"], "no such option")
     path.write_text(json.dumps(faulty) + "\n", "utf-8")
-    with pytest.raises(RecordError, match=r"records\.jsonl, line 1: .*'no such option'"):
-        list(read_records(path))
+    with pytest.raises(InputError, match=r"records\.jsonl: line 1, column 'gold[^']*': 'no such option'"):
+        read_lines(path)
 
 
 def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:

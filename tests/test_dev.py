@@ -43,7 +43,7 @@ def script(path: Path, text: str) -> Path:
 # ---------------------------------------------------------------- tools/dev.py
 
 
-@pytest.mark.parametrize("command", ["test", "bench", "bundle", "serve"])
+@pytest.mark.parametrize("command", ["test", "bench", "evaluate", "bundle", "serve"])
 def test_everything_after_the_command_is_passed_on(command: str) -> None:
     arguments = ["first", "--json", "-", "--help", "--", "-k", "x"]
     options = dev.parse([command, *arguments])

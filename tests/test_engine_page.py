@@ -153,6 +153,49 @@ def test_wrong_golden_value_moves_on_and_none_left_is_a_clear_error(
     assert all(0.49 < t["maxError"] < 0.51 for t in trials)
 
 
+def test_wrong_golden_pointer_score_is_seen(dist_pointer: Path, tmp_path: Path) -> None:
+    def plant(manifest: dict[str, Any]) -> None:
+        (of_pointer,) = (
+            case
+            for case in manifest["formats"]["fp32"]["golden"]
+            if any("branches" in one for one in case["suffixes"])
+        )
+        assert len(of_pointer["logits"][0]) == 3
+        of_pointer["logits"][0][1] += 0.25
+
+    broken = copy_bundle(dist_pointer, tmp_path / "broken", plant)
+    with pytest.raises(UnsupportedError, match="no way to run the model is left") as caught:
+        PageEngine(broken, "wasm")
+    (trial,) = caught.value.data["selfTest"]
+    assert trial["verdict"] == "rejected" and 0.24 < trial["maxError"] < 0.26
+
+
+@pytest.mark.parametrize("candidate", ["webgpu-gqa-nosubgroups", "webgpu-explicit"])
+def test_pointer_on_webgpu_is_right(dist_pointer: Path, candidate: str) -> None:
+    questions = [
+        Choice("Which team?", {"billing": "payments", "accounts": "", "deliveries": "parcels and couriers"}),
+        Noul("Is the customer angry?"),
+    ]
+    with (
+        PageEngine(dist_pointer, "webgpu", candidates=[candidate]) as engine,
+        NativeEngine(dist_pointer) as native,
+    ):
+        for one in (engine, native):
+            one.prefill("I was charged twice for one parcel.")
+        pairs = zip(
+            engine.score_all(questions, readout="pointer").answers,
+            native.score_all(questions, readout="pointer").answers,
+            strict=True,
+        )
+        drift = max(
+            abs(a - b)
+            for found, wanted in pairs
+            for a, b in zip(found.answer.probabilities, wanted.answer.probabilities, strict=True)
+        )
+        print(f"pointer on {candidate} against native: {drift:.1e}")
+        assert drift <= 1e-5
+
+
 def test_graph_that_does_not_load_moves_on(dist_fp32_4l: Path, tmp_path: Path) -> None:
     def swap(manifest: dict[str, Any]) -> None:
         # A real, hash-checked file that is no graph.

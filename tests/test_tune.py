@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.datasets import Record
 from pybuild.__main__ import main
 from pybuild.tune.samples import BLANKS, Mix, draw, uninformed
 from pybuild.tune.structure import pack
 from typedecide import packing
+from typedecide.labelled import Labelled
 from typedecide.model import tree_mask
 from typedecide.questions import Choice, Noul, Score
 
@@ -49,7 +49,7 @@ def test_filling_tokens_are_seen_by_nothing() -> None:
 
 
 COLOUR = Choice("Which colour?", ["red", "green", "blue", "not stated"])
-RECORD = Record(
+RECORD = Labelled(
     state="It is green.",
     questions={"colour": COLOUR, "big": Noul("Is it big?"), "size": Score("How big?", ["small", "large"])},
     gold={"colour": "green", "big": "no", "size": "small"},

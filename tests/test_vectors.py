@@ -17,6 +17,8 @@ import pytest
 from pybuild import npm
 from tests import make_vectors
 from typedecide import pointer, prior, readout, recent, text
+from typedecide.calibration import Calibration
+from typedecide.options import Asking
 from typedecide.questions import Criterion
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +61,14 @@ def test_check_fails_on_stale_vectors(tmp_path: Path) -> None:
 def test_vectors_cover_every_error_that_these_modules_raise() -> None:
     text = "".join((FOLDER / name).read_text("ascii") for name in make_vectors.build())
     codes = set(re.findall(r'"code": "([A-Z_]+)"', text))
-    assert codes == {"INVALID_QUESTION", "INVALID_STATE", "PREFIX_MISMATCH", "BUNDLE", "INTEGRITY"}
+    assert codes == {
+        "INVALID_QUESTION",
+        "INVALID_STATE",
+        "PREFIX_MISMATCH",
+        "BUNDLE",
+        "INTEGRITY",
+        "UNSUPPORTED",
+    }
 
 
 @pytest.mark.parametrize("case", load("questions.json")["questions"], ids=lambda case: ascii(case["name"]))
@@ -125,6 +134,28 @@ def test_examples_in_docstrings(module: ModuleType) -> None:
     assert failed == 0 and tried > 0
 
 
+@pytest.mark.parametrize("case", load("calibration.json")["documents"], ids=lambda case: case["name"])
+def test_calibration_document(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(lambda one: Calibration.parse(one).facts(), case["document"]))
+
+
+@pytest.mark.parametrize("case", load("calibration.json")["checks"], ids=lambda case: case["name"])
+def test_calibration_check(case: dict[str, Any]) -> None:
+    one = Calibration.parse(case["document"])
+    assert_outcome(case, make_vectors.outcome(one.check, case["manifest"], case["format"]))
+
+
+@pytest.mark.parametrize("case", load("calibration.json")["askings"], ids=lambda case: case["name"])
+def test_calibration_serves(case: dict[str, Any]) -> None:
+    assert Calibration.parse(case["document"]).serves(Asking(**case["how"])) is case["expect"]
+
+
+@pytest.mark.parametrize("case", load("calibration.json")["answers"], ids=lambda case: case["name"])
+def test_calibrated_answer(case: dict[str, Any]) -> None:
+    inputs = case["document"], case["question"], numbers(case["logits"])
+    assert_outcome(case, make_vectors.outcome(make_vectors.calibration_answer_view, *inputs))
+
+
 @pytest.mark.parametrize("case", load("readout.json")["readouts"], ids=lambda case: ascii(case["name"]))
 def test_readout(case: dict[str, Any]) -> None:
     logits = numbers(case["logits"])
@@ -136,5 +167,5 @@ def test_javascript_agrees() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # The file has to run to its end: no test at all would pass as well.
-    assert re.search(r"^# pass 13$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# pass 14$", done.stdout, re.M), done.stdout
     assert re.search(r"^# skipped 0$", done.stdout, re.M), done.stdout

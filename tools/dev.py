@@ -28,6 +28,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.json"
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
+EVALUATED = ("smollm2-135m-instruct", "smollm2-135m-decide")
 LOCKED_EXTRAS = ("native", "page", "build", "test")
 
 
@@ -145,6 +146,19 @@ def demo(serve_after: bool, serve_arguments: Sequence[str]) -> None:
     run_python("-m", "typedecide", "demo")
     if serve_after:
         run_python("-m", "pybuild", "serve", *serve_arguments)
+
+
+def evaluate(arguments: Sequence[str]) -> None:
+    """Measure the stock and the tuned default model on held-out data: table, report and results."""
+    models = [part for name in EVALUATED for part in ("--model", name)]
+    out = {
+        "--limit": "50",
+        "--resume": "build/evaluate/heldout.log.jsonl",
+        "--report": "build/evaluate/heldout.html",
+        "--json": "bench/results/heldout.json",
+    }
+    given = [part for pair in out.items() for part in pair]
+    run_python("-m", "typedecide", "evaluate", "--suite", "heldout", *models, *given, *arguments)
 
 
 def test(arguments: Sequence[str]) -> None:
@@ -277,6 +291,7 @@ def say(text: str) -> None:
 PASS_ON = {
     "test": "lint and test everything; arguments go to pytest",
     "bench": "a benchmark; arguments go to `python -m bench`",
+    "evaluate": "answers on held-out data; arguments go to `python -m typedecide evaluate`",
     "bundle": "build dist/; arguments go to `python -m pybuild bundle`",
     "serve": "serve dist/; arguments go to `python -m pybuild serve`",
 }
@@ -319,6 +334,8 @@ def main(arguments: list[str]) -> None:
         lint()
     elif options.command == "bench":
         run_python("-m", "bench", *options.rest)
+    elif options.command == "evaluate":
+        evaluate(options.rest)
     elif options.command == "bundle":
         run_python("-m", "pybuild", "bundle", *options.rest)
     elif options.command == "serve":

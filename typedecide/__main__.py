@@ -19,7 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import typedecide
+from typedecide import cli_batch, cli_calibrate, cli_evaluate, terminal
 from typedecide.bundle import Bundle
+from typedecide.calibration import Given
 from typedecide.errors import (
     BundleError,
     InvalidQuestionError,
@@ -39,7 +41,7 @@ from typedecide.inputs import (
     read_json,
     whole,
 )
-from typedecide.options import READOUTS, Options, readouts_of
+from typedecide.options import READOUTS, Options, readouts_of, resolve
 from typedecide.orderings import Level
 from typedecide.questions import Question
 from typedecide.results import Debiased, Decided, DecisionEngine
@@ -190,19 +192,25 @@ def decide(
         raise InputError(f"{file}: {error.message}", **error.data) from error
 
 
-def open_engine(args: argparse.Namespace, bundle: Path, status: Status) -> DecisionEngine:
+def open_engine(args: argparse.Namespace, bundle: Path, calibration: Given, status: Status) -> DecisionEngine:
     """The engine that the arguments ask for."""
     try:
         if args.device == "native":
             from typedecide.native import NativeEngine
 
             status.say("Loading the model")
-            return NativeEngine(bundle, args.format, args.variant or VARIANTS[0], args.threads)
+            variant = args.variant or VARIANTS[0]
+            return NativeEngine(bundle, args.format, variant, args.threads, calibration=calibration)
         from typedecide.page import PageEngine
 
         status.say("Starting the browser")
         return PageEngine(
-            bundle, args.device, args.format, threads=args.threads, on_progress=status.page_progress
+            bundle,
+            args.device,
+            args.format,
+            threads=args.threads,
+            on_progress=status.page_progress,
+            calibration=calibration,
         )
     except ImportError as error:
         extra = "native" if args.device == "native" else "page"
@@ -221,7 +229,7 @@ class Status:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            console = _rich().console.Console(stderr=True)
+            console = terminal.rich().console.Console(stderr=True)
             self._live = self._stack.enter_context(console.status("Starting"))
         return self
 
@@ -236,7 +244,7 @@ class Status:
     def say(self, message: str) -> None:
         """What happens now."""
         if self._live is not None:
-            self._live.update(_rich().markup.escape(message))
+            self._live.update(terminal.rich().markup.escape(message))
         elif time.monotonic() - self._last > 1:
             self._last = time.monotonic()
             print(message, file=sys.stderr, flush=True)
@@ -251,27 +259,15 @@ class Status:
 # -- showing --------------------------------------------------------------------------------------------------------
 
 
-def _rich() -> Any:
-    """The `rich` package with the modules used here; only the terminal needs it, so it is imported late."""
-    try:
-        import rich.console
-        import rich.markup
-        import rich.progress_bar
-        import rich.table
-    except ImportError as error:
-        raise UnsupportedError(
-            "Tables need `pip install rich`; --json does without.", package="rich"
-        ) from error
-    return rich
-
-
 def show_result(result: Result) -> None:
     """Print the answers as a table, and below it what they cost."""
-    rich = _rich()
+    rich = terminal.rich()
     console = rich.console.Console()
     info, done = result.info, result.decided
+    calibrated = ", calibrated" if any(one.calibration for one in done.answers.values()) else ""
     table = rich.table.Table(
-        title=f"{info['model']['name']}, {info['format']}, {result.readout} readout, on {info['candidate']}"
+        title=f"{info['model']['name']}, {info['format']}, {result.readout} readout{calibrated},"
+        f" on {info['candidate']}"
     )
     for heading in ("question", "answer"):
         table.add_column(heading, overflow="fold")
@@ -291,15 +287,16 @@ def show_result(result: Result) -> None:
 
 
 def _cells(key: str, one: Debiased) -> Iterable[Any]:
-    rich = _rich()
+    rich = terminal.rich()
     answer = one.answer
     top = max(answer.probabilities)
     bar = rich.table.Table.grid(padding=(0, 1))
     bar.add_row(rich.progress_bar.ProgressBar(total=1, completed=top, width=10), f"{top:.3f}")
     level = f" ({answer.value:.2f} of {len(answer.names) - 1})" if answer.kind == "score" else ""
+    unsure = " (abstains)" if one.calibration is not None and one.calibration.abstain else ""
     return (
         rich.markup.escape(key),
-        rich.markup.escape(f"{answer.choice}{level}"),
+        rich.markup.escape(f"{answer.choice}{level}{unsure}"),
         bar,
         f"{answer.confidence:.3f}",
         str(one.orderings_used),
@@ -317,6 +314,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "labels": len(bundle.labels),
         "readout": bundle.manifest["readout"],
         "readouts": [*readouts_of(bundle.manifest)],
+        "calibration": _calibration(bundle),
         "default_format": bundle.default_format,
         "formats": {
             name: {"bytes": one.bytes, "graphs": list(one.graphs), "drift": dict(one.drift)}
@@ -326,9 +324,14 @@ def describe(bundle: Bundle) -> dict[str, Any]:
     }
 
 
+def _calibration(bundle: Bundle) -> dict[str, Any] | None:
+    document = bundle.manifest.get("calibration")
+    return document and {name: document[name] for name in ("format", "readout", "kinds", "abstain")}
+
+
 def show_info(facts: Mapping[str, Any]) -> None:
     """Print what `describe` found."""
-    rich = _rich()
+    rich = terminal.rich()
     console = rich.console.Console()
     model = facts["model"]
     for name, value in (
@@ -375,6 +378,15 @@ def parser() -> argparse.ArgumentParser:
     demo = _command(commands, "demo", "answer the sample questions that the bundle ships", _demo)
     _engine_arguments(demo)
 
+    _module(
+        commands,
+        "evaluate",
+        "say how far a model can be trusted, measured on labelled decisions",
+        cli_evaluate,
+    )
+    _module(commands, "calibrate", "fit temperatures and a threshold for abstaining", cli_calibrate)
+    _module(commands, "batch", "answer the same questions about every row of a table", cli_batch)
+
     _command(commands, "info", "say what a bundle holds: model, formats, sizes, drift", _info)
     return top
 
@@ -395,6 +407,21 @@ def _command(
     command.add_argument("--json", action="store_true", help="print one JSON object, numbers in full")
     command.set_defaults(func=func)
     return command
+
+
+def _module(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, module: Any
+) -> None:
+    """A command that has a module of its own."""
+    command = commands.add_parser(
+        name,
+        help=about,
+        description=about[0].upper() + about[1:] + ".",
+        epilog=module.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(command)
+    command.set_defaults(func=module.run)
 
 
 def _engine_arguments(command: argparse.ArgumentParser) -> None:
@@ -437,6 +464,11 @@ def _engine_arguments(command: argparse.ArgumentParser) -> None:
         choices=["content-free"],
         help="for labels: take out what the model answers where there is no text",
     )
+    command.add_argument(
+        "--calibration",
+        metavar="FILE|none",
+        help="temperatures and a threshold for abstaining, by calibrate (default: the bundle's own)",
+    )
 
 
 def _decide(args: argparse.Namespace) -> None:
@@ -457,7 +489,9 @@ def _answer(args: argparse.Namespace, bundle: Bundle, task: Task) -> None:
             device=args.device,
         )
     orderings, options = asking(args, bundle, task)
-    with Status() as status, open_engine(args, args.bundle, status) as engine:
+    how = resolve(bundle.manifest, "native", orderings, options)
+    calibration = cli_calibrate.given(args.calibration, bundle, args.format, how)
+    with Status() as status, open_engine(args, args.bundle, calibration, status) as engine:
         decided = decide(engine, task, orderings, options, status)
         result = Result(engine.info, str(options["readout"]), decided)
     if args.json:

@@ -115,6 +115,8 @@ class Bundle:
         model.get("shape", dict)
         model.get("control_ids", list)
         fields.child("selftest").get("tolerance", float)
+        if "calibration" in self.manifest:
+            fields.child("calibration").get("format", str)
 
     @property
     def model(self) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ TABLES = (".csv", ".tsv")
 MOST_FAULTS = 20
 """So many faults of a file are told, and the number of those beyond."""
 
-_LABELS = ("task", "family", "domain", "split", "source")
+_LABELS = ("task", "domain", "family", "split", "source")
 
 _YES_NO = {"yes": "yes", "true": "yes", "1": "yes", "no": "no", "false": "no", "0": "no"}
 
@@ -43,8 +43,8 @@ class Labelled:
     questions: Mapping[str, Question]
     gold: Mapping[str, str]
     task: str = ""
-    family: str = ""
     domain: str = ""
+    family: str = ""
     split: str = ""
     source: str = ""
 
@@ -212,17 +212,17 @@ class _Line:
                 if not isinstance(found[name], str):
                     self.fault(name, f"is not a text: {_short(found[name])}")
         questions, true = self._asked(found)
-        gold = {}
+        gold: dict[str, str] = {}
         for key, question in questions.items():
             value = true.get(key)
             if value is None:
                 read.unlabelled += 1
                 continue
-            name = _gold(question, value)
-            if name is None:
+            option = _gold(question, value)
+            if option is None:
                 self.fault("gold" if "question" in found else f"gold.{key}", _no_option(value, question))
             else:
-                gold[key] = name
+                gold[key] = option
         if self.faults.count > before or not gold:
             return None
         return Labelled(str(state), {key: questions[key] for key in gold}, gold, **labels)

@@ -185,20 +185,21 @@ def kendall_tau(left: Sequence[float], right: Sequence[int], weights: Weights = 
     >>> kendall_tau([0.1, 0.4, 0.9], [0, 1, 2]), kendall_tau([1, 1, 2], [0, 1, 1])
     (1.0, 0.5)
     """
-    rows = sorted(zip(left, right, weights or [1] * len(left), strict=True))
-    below: Counter[int] = Counter()
+    rows = sorted(row for row in zip(left, right, weights or [1] * len(left), strict=True) if row[2])
+    below = dict.fromkeys(right, 0)
     balance = left_ties = 0
     for _, group in groupby(rows, key=itemgetter(0)):
-        tied = Counter[int]()
-        for _, level, weight in group:
-            tied[level] += weight
-        for level, weight in tied.items():
-            balance += weight * sum(
-                count * ((other < level) - (other > level)) for other, count in below.items()
-            )
-        below += tied
-        left_ties += _pairs(tied.total())
-    pairs = _pairs(below.total())
+        tied = list(group)
+        for _, level, weight in tied:
+            for other, count in below.items():
+                if other < level:
+                    balance += weight * count
+                elif other > level:
+                    balance -= weight * count
+        for _, level, weight in tied:
+            below[level] += weight
+        left_ties += _pairs(sum(weight for _, _, weight in tied))
+    pairs = _pairs(sum(below.values()))
     right_ties = sum(map(_pairs, below.values()))
     scale = math.sqrt((pairs - left_ties) * (pairs - right_ties))
     return balance / scale if scale else None
@@ -224,26 +225,29 @@ def resamples(clusters: Sequence[int], count: int, seed: int) -> Iterator[list[i
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """The percentile interval of bootstrapped values (Efron, 1979): the middle `level` of them.
 
-    Between two of the sorted values it is interpolated linearly.
-
     >>> interval([0.0, 1.0, 2.0, 3.0, 4.0], 0.5)
     (1.0, 3.0)
     """
     if not values:
         return None
+    return quantile(values, (1 - level) / 2), quantile(values, (1 + level) / 2)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which a share of the values lies, interpolated linearly between two of them.
+
+    >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
+    2.5
+    """
     ordered = sorted(values)
-    return _quantile(ordered, (1 - level) / 2), _quantile(ordered, (1 + level) / 2)
-
-
-def _pairs(count: int) -> int:
-    return count * (count - 1) // 2
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
     at = share * (len(ordered) - 1)
     low = math.floor(at)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
 
 
 def _by_confidence(
@@ -252,6 +256,8 @@ def _by_confidence(
     """(confidence, credit) of each item as often as it counts, least confident first; a tie shares its credit."""
     rows = sorted(zip(confidences, credits, weights or [1] * len(credits), strict=True))
     pairs = [(confidence, earned) for confidence, earned, weight in rows for _ in range(weight)]
+    if len(set(confidences)) == len(confidences):
+        return pairs
     levelled: list[tuple[float, float]] = []
     for confidence, tied in groupby(pairs, key=itemgetter(0)):
         earned = [credit for _, credit in tied]

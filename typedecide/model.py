@@ -92,13 +92,47 @@ class _Reads:
     labels: Sequence[int] = (0,)
     whole: Sequence[int] = ()
 
+    @property
+    def feeds(self) -> dict[str, NDArray[np.int64]]:
+        """The graph's inputs that say so."""
+        named = {"rows": self.rows, "label_ids": self.labels, "vocabulary_rows": self.whole}
+        return {name: np.asarray(values, np.int64) for name, values in named.items()}
 
-class NativeModel:
-    """One session over one graph.
 
-    >>> cache = model.prefill(prefix_ids)                                       # doctest: +SKIP
-    >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
+class Wanted:
+    """What is read of some suffixes in one run, each row and label once.
+
+    Args: the suffixes, and for each of them the rows of its reads.
     """
+
+    def __init__(self, suffixes: Sequence[Suffix], rows: Sequence[Sequence[int]]) -> None:
+        self._pairs = list(zip(suffixes, rows, strict=True))
+        self._columns = _places(i for suffix in suffixes for i in (*suffix.label_ids, *suffix.targets))
+        self._rows = _places(row for _, own in self._pairs for row in own)
+        self._whole = _places(row for suffix, own in self._pairs if suffix.targets for row in own)
+
+    @property
+    def reads(self) -> _Reads:
+        """For the run."""
+        return _Reads([*self._rows], [*self._columns] or [0], [self._rows[row] for row in self._whole])
+
+    def of(self, read: Mapping[str, NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """Each suffix's own, from the outputs of the run."""
+        found = []
+        for suffix, own in self._pairs:
+            at = [self._rows[row] for row in own]
+            if suffix.branches:
+                found.append(read["projections"][at].reshape(-1))
+            elif suffix.targets:
+                logits = read["label_logits"][at, [self._columns[i] for i in suffix.targets]]
+                found.append(logits - read["normalizers"][[self._whole[row] for row in own]])
+            else:
+                found.append(read["label_logits"][at[0], [self._columns[i] for i in suffix.label_ids]])
+        return found
+
+
+class _Session:
+    """One onnxruntime session over one graph."""
 
     def __init__(
         self,
@@ -133,6 +167,34 @@ class NativeModel:
     def close(self) -> None:
         """Free the session."""
         self._session = None
+
+    def _check(self, prefix: int, suffix: packing.Suffix) -> None:
+        """TooLongError where a suffix does not fit behind `prefix` tokens, UnsupportedError for a joined one where
+        the graph has no projections."""
+        limit, depth = self.shape.context, suffix.depth
+        tokens = prefix + depth
+        if tokens > limit:
+            room = f"behind the text's {prefix} the context of {limit} holds {limit - prefix} more"
+            whole = f"the prompt has {tokens} tokens, the context holds {limit}"
+            message = f"the question has {depth} tokens; {room}" if prefix else whole
+            raise TooLongError(message, tokens=tokens, limit=limit, prefix=prefix, suffix=depth)
+        if suffix.length > limit:
+            message = f"the question has {suffix.length} tokens with all its options, one run holds {limit}"
+            raise TooLongError(
+                message, tokens=suffix.length, limit=limit, prefix=prefix, suffix=suffix.length
+            )
+        if suffix.branches and "projections" not in self._outputs:
+            raise UnsupportedError(
+                "this model has no pointer, which joined suffixes are read by", outputs=self._outputs
+            )
+
+
+class NativeModel(_Session):
+    """One session over one graph.
+
+    >>> cache = model.prefill(prefix_ids)                                       # doctest: +SKIP
+    >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
+    """
 
     def prefill(self, ids: Sequence[int], base: Cache | None = None) -> Cache:
         """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again."""
@@ -184,24 +246,11 @@ class NativeModel:
     ) -> list[NDArray[np.float32]]:
         """One packed run: what is read of its suffixes."""
         past = cache.length
-        wanted = [suffixes[i] for i in run.suffixes]
-        columns = _places(i for s in wanted for i in (*s.label_ids, *s.targets))
-        rows = _places(row for reads in run.rows for row in reads)
-        whole = _places(row for s, reads in zip(wanted, run.rows, strict=True) if s.targets for row in reads)
-        reads = _Reads([*rows], [*columns] or [0], [rows[row] for row in whole])
+        wanted = Wanted([suffixes[i] for i in run.suffixes], run.rows)
         positions = [past + depth for depth in run.depths]
-        read, _ = self._run(cache, run.ids, positions, tree_mask(past, run.parents, run.joins), reads, False)
-        found = []
-        for suffix, own in zip(wanted, run.rows, strict=True):
-            at = [rows[row] for row in own]
-            if suffix.branches:
-                found.append(read["projections"][at].reshape(-1))
-            elif suffix.targets:
-                logits = read["label_logits"][at, [columns[i] for i in suffix.targets]]
-                found.append(logits - read["normalizers"][[whole[row] for row in own]])
-            else:
-                found.append(read["label_logits"][at[0], [columns[i] for i in suffix.label_ids]])
-        return found
+        mask = tree_mask(past, run.parents, run.joins)
+        read, _ = self._run(cache, run.ids, positions, mask, wanted.reads, False)
+        return wanted.of(read)
 
     def _run(
         self,
@@ -218,9 +267,7 @@ class NativeModel:
             "input_ids": np.asarray([ids], np.int64),
             "position_ids": np.asarray([positions], np.int64),
             "mask": mask,
-            "rows": np.asarray(reads.rows, np.int64),
-            "label_ids": np.asarray(reads.labels, np.int64),
-            "vocabulary_rows": np.asarray(reads.whole, np.int64),
+            **reads.feeds,
             **cache.past,
         }
         if "seqlens_k" in self._inputs:
@@ -237,25 +284,61 @@ class NativeModel:
         names = [f"past.{i}.{part}" for i in range(self.shape.layers) for part in ("key", "value")]
         return Cache({name: np.zeros(shape, np.float32) for name in names})
 
-    def _check(self, prefix: int, suffix: packing.Suffix) -> None:
-        """TooLongError where a suffix does not fit behind `prefix` tokens, UnsupportedError for a joined one where
-        the graph has no projections."""
-        limit, depth = self.shape.context, suffix.depth
-        tokens = prefix + depth
-        if tokens > limit:
-            room = f"behind the text's {prefix} the context of {limit} holds {limit - prefix} more"
-            whole = f"the prompt has {tokens} tokens, the context holds {limit}"
-            message = f"the question has {depth} tokens; {room}" if prefix else whole
-            raise TooLongError(message, tokens=tokens, limit=limit, prefix=prefix, suffix=depth)
-        if suffix.length > limit:
-            message = f"the question has {suffix.length} tokens with all its options, one run holds {limit}"
-            raise TooLongError(
-                message, tokens=suffix.length, limit=limit, prefix=prefix, suffix=suffix.length
-            )
-        if suffix.branches and "projections" not in self._outputs:
-            raise UnsupportedError(
-                "this model has no pointer, which joined suffixes are read by", outputs=self._outputs
-            )
+
+class BatchedModel(_Session):
+    """One session over the graph `batched`: whole prompts, several in one run, without any cache.
+
+    >>> (one, other) = model.score([Suffix(ids, label_ids), Suffix(other_ids, label_ids)])      # doctest: +SKIP
+    """
+
+    def score(self, prompts: Sequence[Suffix], budget: int) -> list[NDArray[np.float32]]:
+        """What is read of whole prompts, as `NativeModel.score_full` gives it.
+
+        Prompts of like length run together, padded on the left, in batches of at most `budget` tokens with the padding;
+        one that is longer has a run of its own.
+        """
+        for prompt in prompts:
+            self._check(0, prompt.packed)
+        return score_batches(prompts, budget, self._batch)
+
+    def _batch(self, prompts: Sequence[Suffix], runs: Sequence[packing.Run]) -> list[NDArray[np.float32]]:
+        """One run over B prompts padded to S tokens."""
+        size, longest = len(runs), max(len(run.ids) for run in runs)
+        ids, positions = np.zeros((2, size, longest), np.int64)
+        mask = np.full((size, 1, longest, longest), HIDDEN, np.float32)
+        rows = []
+        for number, run in enumerate(runs):
+            start = longest - len(run.ids)
+            ids[number, start:], positions[number, start:] = run.ids, run.depths
+            mask[number, :, start:, start:] = tree_mask(0, run.parents, run.joins)[0]
+            rows.append([number * longest + start + row for row in run.rows[0]])
+        wanted = Wanted(prompts, rows)
+        feeds = {"input_ids": ids, "position_ids": positions, "mask": mask, **wanted.reads.feeds}
+        return wanted.of(dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True)))
+
+
+def score_batches(
+    prompts: Sequence[Suffix],
+    budget: int,
+    score: Callable[[Sequence[Suffix], Sequence[packing.Run]], list[NDArray[np.float32]]],
+) -> list[NDArray[np.float32]]:
+    """What `score` reads of whole prompts, those of like length together, in their own order.
+
+    Args:
+        prompts: the prompts.
+        budget: tokens of a batch, were all its prompts as long as the longest; a longer prompt is a batch of its own.
+        score: what is read of the prompts of one batch, and how each of them runs.
+    """
+    runs = [packing.plan_runs([one.packed], one.packed.length)[0] for one in prompts]
+    order = sorted(range(len(prompts)), key=lambda index: len(runs[index].ids))
+    found: dict[int, NDArray[np.float32]] = {}
+    while order:
+        longest = len(runs[order[-1]].ids)
+        batch = order[-max(1, budget // longest) :]
+        del order[-len(batch) :]
+        read = score([prompts[index] for index in batch], [runs[index] for index in batch])
+        found.update(zip(batch, read, strict=True))
+    return [found[index] for index in range(len(prompts))]
 
 
 def _places(values: Iterable[int]) -> dict[int, int]:

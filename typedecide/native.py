@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
+from typedecide.calibration import Calibrator, Given
 from typedecide.errors import InvalidStateError, UnsupportedError
 from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
 from typedecide.options import Asking, Options, readouts_of, resolve
@@ -104,6 +105,7 @@ class NativeEngine:
         variant: str = "explicit",
         threads: int | None = None,
         state_bytes: int = DEFAULT_BYTES,
+        calibration: Given = None,
     ) -> None:
         """Load a bundle.
 
@@ -113,6 +115,7 @@ class NativeEngine:
             variant: graph variant, `gqa` or `explicit`.
             threads: None takes all cores.
             state_bytes: memory for the caches of prefilled texts.
+            calibration: a file, a document, False for none; None takes the bundle's own, where it has one.
         """
         began = time.perf_counter()
         if variant not in VARIANTS:
@@ -121,6 +124,7 @@ class NativeEngine:
             )
         opened = Bundle.open(bundle)
         chosen = opened.format(format)
+        self._calibrator = Calibrator(calibration, opened.manifest, chosen.name)
         paths = [shard for data in chosen.data for shard in data.shards]
         opened.check([*paths, chosen.graphs[variant], str(opened.manifest["tokenizer"])])
         self.bundle = opened
@@ -155,6 +159,7 @@ class NativeEngine:
             "context": opened.limits["context"],
             "readout": opened.manifest["readout"],
             "readouts": [*readouts_of(opened.manifest)],
+            "calibration": self._calibrator.facts(),
             "loadMs": (time.perf_counter() - began) * 1e3,
         }
 
@@ -235,6 +240,7 @@ class NativeEngine:
     ) -> tuple[Asking, list[_Open]]:
         """How to ask, and what to read; the errors of wrong options come from here."""
         how = resolve(self.bundle.manifest, "native", orderings, options)
+        self._calibrator.require(how)
         asked = []
         for index, question in enumerate(questions):
             shifts = how.shifts(question, index)
@@ -268,12 +274,14 @@ class NativeEngine:
     def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:
         """Answer one question in the order given from whole prompts, without any cache: the plain path."""
         began = time.perf_counter()
-        used = self._readouts[resolve(self.bundle.manifest, "native", None, {"readout": readout}).readout]
+        orderings: Level | None = 1 if readout == "labels" else None
+        how = resolve(self.bundle.manifest, "native", orderings, {"readout": readout})
+        used = self._readouts[how.readout]
         reading, tokens = self._full_reading(used, state, question)
         if used.needs_blank:
             blank, more = self._full_reading(used, BLANK, question)
             reading, tokens = gain(reading, blank), tokens + more
-        answer = used.answer(question, [reading])
+        answer = self._calibrated(how, question, used.answer(question, [reading]))
         return Scored(**vars(answer), tokens=tokens, ms=(time.perf_counter() - began) * 1e3)
 
     def _full_reading(self, readout: Readout, state: str, question: Question) -> tuple[list[float], int]:
@@ -354,7 +362,7 @@ class NativeEngine:
         """The answer of a question that is read, and what was done about its prior."""
         answer = self._readouts[how.readout].answer(one.question, one.readings)
         if how.prior is None:
-            return answer
+            return self._calibrated(how, one.question, answer)
         if how.prior == "content-free":
             return replace(answer, prior=Prior("content-free", 1, True))
         # By the number of orders too: what a place adds is part of the prior.
@@ -362,6 +370,11 @@ class NativeEngine:
         batch.add(state.text, answer.answer.logits)
         corrected = read(one.question, batch.correct(answer.answer.logits))
         return replace(answer, answer=corrected, prior=Prior("batch", batch.count, batch.applies))
+
+    def _calibrated(self, how: Asking, question: Question, answer: Debiased) -> Debiased:
+        """The answer, calibrated where there is a calibration for it."""
+        done = self._calibrator.apply(how, question, answer.answer.logits)
+        return answer if done is None else replace(answer, answer=done[0], calibration=done[1])
 
     def _blank_state(self) -> _State:
         if self._blank_evidence is None:

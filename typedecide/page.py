@@ -15,8 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typedecide.bundle import MANIFEST, Bundle
+from typedecide.calibration import Applied, Given
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
+from typedecide.inputs import read_json
 from typedecide.options import Options
 from typedecide.orderings import Level
 from typedecide.prior import Prior
@@ -98,6 +100,7 @@ class PageEngine:
         candidates: the ways of running that the page may try, such as `["webgpu-explicit"]`; None for all.
         software: whether WebGPU runs on the CPU; None: only where `device` is `webgpu` and there is no GPU.
         on_progress: called with what the page reports while it loads.
+        calibration: a file, a document, False for none; None takes the bundle's own, where it has one.
 
     Errors that the page throws arrive as the Python errors of the same names. It works inside a running event
     loop (a notebook) too: the browser is driven from a thread of its own.
@@ -113,12 +116,21 @@ class PageEngine:
         candidates: Sequence[str] | None = None,
         software: bool | None = None,
         on_progress: Progress | None = None,
+        calibration: Given = None,
     ) -> None:
         if device not in DEVICES:
             raise UnsupportedError(f"A page runs on {', '.join(DEVICES)}, not on {device!r}.", device=device)
         self.bundle = Bundle.open(bundle)
         self.bundle.format(format)
-        options = {"device": device, "format": format, "threads": threads, "candidates": candidates}
+        if isinstance(calibration, Path | str):
+            calibration = read_json(str(calibration))
+        options = {
+            "device": device,
+            "format": format,
+            "threads": threads,
+            "candidates": candidates,
+            "calibration": calibration,
+        }
         given = {
             name: value if not isinstance(value, tuple) else list(value)
             for name, value in options.items()
@@ -328,7 +340,11 @@ def _scored(done: Mapping[str, Any]) -> Scored:
 
 def _debiased(done: Mapping[str, Any]) -> Debiased:
     prior = Prior(**done["prior"]) if "prior" in done else None
-    return Debiased(_answer(done), done["orderings_used"], float(done["flip_rate"]), prior)
+    calibration = None
+    if "calibration" in done:
+        calibration = Applied(float(done["calibration"]["temperature"]), done["abstain"])
+    flip_rate = float(done["flip_rate"])
+    return Debiased(_answer(done), done["orderings_used"], flip_rate, prior, calibration)
 
 
 def _answer(done: Mapping[str, Any]) -> Answer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
 
+from typedecide.calibration import Applied
 from typedecide.options import Options
 from typedecide.orderings import Level
 from typedecide.prior import Prior
@@ -31,19 +32,22 @@ class Debiased:
     """An answer pooled over orders of the options; readouts that list no options have one order.
 
     `flip_rate` is the share of the orders whose own answer differs from the pooled one, before a batch prior is taken
-    out. `prior` says what was done about the prior, where that was asked for.
+    out. `prior` says what was done about the prior, where that was asked for, and `calibration` what calibration did,
+    where there is one for the answer.
     """
 
     answer: Answer
     orderings_used: int
     flip_rate: float
     prior: Prior | None = None
+    calibration: Applied | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, the same as the page's."""
         prior = {"prior": self.prior.to_dict()} if self.prior else {}
         own = {"orderings_used": self.orderings_used, "flip_rate": self.flip_rate}
-        return {**self.answer.to_dict(), **own, **prior}
+        calibration = self.calibration.to_dict() if self.calibration else {}
+        return {**self.answer.to_dict(), **own, **prior, **calibration}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@
  * Runs inside the worker. Knows no messages and no page.
  */
 
+import { Calibrator } from "./calibration.js";
 import { turn } from "./engine.js";
 import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
@@ -17,7 +18,7 @@ import { makeReadouts } from "./readouts.js";
 import { KEPT_QUESTIONS, Recent } from "./recent.js";
 import { start } from "./runtime.js";
 import { States } from "./states.js";
-import { Store } from "./store.js";
+import { Store, get } from "./store.js";
 import { BLANK, gain } from "./text.js";
 
 /**
@@ -29,6 +30,7 @@ import { BLANK, gain } from "./text.js";
  * @property {number} [threads]
  * @property {string[]} [candidates]
  * @property {number} stateBytes
+ * @property {unknown} [calibration] a document or its address, false for none; default: the bundle's own
  */
 
 /**
@@ -54,6 +56,7 @@ import { BLANK, gain } from "./text.js";
  * @property {number} context
  * @property {string} readout the bundle's own readout
  * @property {readonly string[]} readouts those that it has
+ * @property {import("./calibration.js").Facts | null} calibration what is used of it
  * @property {number} loadMs
  */
 
@@ -87,14 +90,16 @@ export class Decider {
    * @param {Record<string, any>} manifest
    * @param {import("./prompt.js").Tokenizer} tokenizer
    * @param {number} stateBytes memory for kept states
+   * @param {Calibrator} calibrator
    * @param {Info} info
    */
-  constructor(engine, manifest, tokenizer, stateBytes, info) {
+  constructor(engine, manifest, tokenizer, stateBytes, calibrator, info) {
     this.engine = engine;
     this.manifest = /** @type {import("./options.js").Manifest} */ (manifest);
     this.prompt = new Prompt(promptSpec(manifest));
     this.readouts = makeReadouts(manifest, tokenizer);
     this.tokenizer = tokenizer;
+    this.calibrator = calibrator;
     this.info = info;
     /** @type {State | null} the text that `score` is about */
     this.state = null;
@@ -127,6 +132,7 @@ export class Decider {
         format,
       });
     }
+    const calibrator = new Calibrator(await readCalibration(settings.calibration, signal), manifest, format);
     const tokenizer = await loadTokenizer(store);
     const started = await start(store, {
       ...settings,
@@ -148,10 +154,11 @@ export class Decider {
       context: manifest.limits.context,
       readout: manifest.readout,
       readouts: readoutsOf(manifest),
+      calibration: calibrator.facts(),
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, manifest, tokenizer, settings.stateBytes, info);
+    return new Decider(started.engine, manifest, tokenizer, settings.stateBytes, calibrator, info);
   }
 
   /**
@@ -248,6 +255,7 @@ export class Decider {
    */
   #plan(questions, options) {
     const how = resolve(this.manifest, this.info.device, options);
+    this.calibrator.require(how);
     return { how, asked: questions.map((question, index) => open(question, index, how)) };
   }
 
@@ -368,7 +376,7 @@ export class Decider {
    */
   #answer(state, { question, rounds: [first, second], readings }, how) {
     const answer = this.#readout(how.readout).answer(question, readings);
-    if (how.prior === null) return answer;
+    if (how.prior === null) return this.#calibrated(how, question, answer);
     if (how.prior === "content-free")
       return { ...answer, prior: { kind: how.prior, count: 1, applied: true } };
     // By the number of orders too: what a place adds is part of the prior.
@@ -376,6 +384,17 @@ export class Decider {
     batch.add(state.text, answer.logits);
     const prior = { kind: how.prior, count: batch.count, applied: batch.applies };
     return { ...answer, ...read(question, batch.correct(answer.logits)), prior };
+  }
+
+  /**
+   * The answer, calibrated where there is a calibration for it.
+   * @param {Asking} how
+   * @param {Question} question
+   * @param {Ordered} answer
+   * @returns {Ordered}
+   */
+  #calibrated(how, question, answer) {
+    return { ...answer, ...this.calibrator.apply(how, question, answer.logits) };
   }
 
   /** @param {string} name */
@@ -404,10 +423,13 @@ export class Decider {
   async scoreFull(state, question, readout) {
     const began = performance.now();
     const parsed = parseQuestion(question);
-    const used = this.#readout(resolve(this.manifest, this.info.device, { readout }).readout);
+    const orderings = readout === "labels" ? 1 : undefined;
+    const how = resolve(this.manifest, this.info.device, { readout, orderings });
+    const used = this.#readout(how.readout);
     const { reading, tokens } = await this.#fullReading(used, state, parsed);
     const blank = used.needsBlank ? await this.#fullReading(used, BLANK, parsed) : null;
-    const answer = used.answer(parsed, [blank ? gain(reading, blank.reading) : reading]);
+    const plain = used.answer(parsed, [blank ? gain(reading, blank.reading) : reading]);
+    const answer = this.#calibrated(how, parsed, plain);
     return { ...answer, tokens: tokens + (blank?.tokens ?? 0), ms: performance.now() - began };
   }
 
@@ -482,6 +504,21 @@ function parseAt(question, index) {
     if (!(error instanceof InvalidQuestionError)) throw error;
     const loc = [index, .../** @type {(string | number)[]} */ (error.data.loc)];
     throw new InvalidQuestionError(`Question ${index}: ${error.message}`, { ...error.data, loc });
+  }
+}
+
+/**
+ * A calibration from its address; what is none stays as it is.
+ * @param {unknown} given
+ * @param {AbortSignal} signal
+ */
+async function readCalibration(given, signal) {
+  if (typeof given !== "string") return given;
+  const response = await get(new URL(given), signal);
+  try {
+    return await response.json();
+  } catch (error) {
+    throw new UnsupportedError(`${given} is not JSON: ${error}`, { url: given });
   }
 }
 

@@ -33,6 +33,8 @@ export * from "./errors.js";
  * @property {number} [threads] WASM threads; default: one for each core, at most 8
  * @property {string[]} [candidates] ways to run the model, in the order to try; see `engine.info.selfTest`
  * @property {number} [stateBytes] memory for the caches of prefilled texts; default 256 MiB
+ * @property {string | URL | object | false} [calibration] a calibration's address or its content, to be used for all
+ *   answers; false for none; default: the bundle's own, where it has one, for the answers that it was made for
  * @property {(progress: Progress) => void} [onProgress]
  * @property {AbortSignal} [signal] stops the loading
  */
@@ -64,13 +66,23 @@ export async function createEngine(options = {}) {
   const folder = new URL(bundle, globalThis.location?.href);
   if (!folder.pathname.endsWith("/")) folder.pathname += "/";
   try {
-    const settings = { bundle: String(folder), device, format, threads, candidates, stateBytes };
+    const calibration = addressed(options.calibration);
+    const settings = { bundle: String(folder), device, format, threads, candidates, stateBytes, calibration };
     const info = await channel.call("load", [settings], options.signal, options.onProgress);
     return new Engine(channel, /** @type {Info} */ (info));
   } catch (error) {
     channel.close(new AbortedError("the engine could not be loaded"));
     throw error;
   }
+}
+
+/**
+ * A calibration as the worker takes it: addresses relative to the page would mean nothing there.
+ * @param {EngineOptions["calibration"]} given
+ */
+function addressed(given) {
+  const address = typeof given === "string" || given instanceof URL;
+  return address ? String(new URL(given, globalThis.location?.href)) : given;
 }
 
 /** A loaded model. Calls are answered in the order they are made. */

@@ -2,12 +2,13 @@
  * Picks device, ONNX Runtime build and graph by a self-test on the user's own device.
  *
  * Several combinations of adapter and kernel give wrong numbers without any error, so nothing is trusted: the fastest
- * candidate is tried first, and the first one that reproduces the bundle's golden label logits is taken. Knows
+ * candidate is tried first, and the first one that reproduces the bundle's golden logits is taken. Knows
  * sessions and golden token ids, not questions.
  */
 
 import { Engine } from "./engine.js";
 import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError } from "./errors.js";
+import { scores } from "./pointer.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Format} Format */
@@ -33,7 +34,7 @@ export const CANDIDATES = Object.freeze([
  * @typedef {object} Trial
  * @property {string} candidate
  * @property {"chosen" | "rejected" | "unavailable" | "not tried"} verdict
- * @property {number | null} maxError largest difference from the golden label logits
+ * @property {number | null} maxError largest difference from the golden logits
  * @property {number | null} ms
  * @property {string} reason
  */
@@ -160,7 +161,7 @@ function failed(trial) {
 }
 
 /**
- * Largest difference between the engine's label logits and the golden ones; stops at the first wrong case.
+ * Largest difference between the engine's logits and the golden ones; stops at the first wrong case.
  * @param {Engine} engine
  * @param {Format} format
  * @param {number} tolerance
@@ -171,14 +172,19 @@ async function selfTest(engine, format, tolerance, signal) {
   for (const golden of format.golden) {
     if (signal?.aborted) throw new AbortedError("the self-test was aborted");
     const cache = await engine.prefill(golden.prefix);
-    const suffixes = golden.suffixes.map((ids) => ({ ids, labelIds: golden.label_ids }));
+    const suffixes = golden.suffixes.map((one) =>
+      one.branches ? one : { ...one, labelIds: golden.label_ids },
+    );
     const { logits } = await engine.score(cache, suffixes).finally(() => cache.release());
-    logits.forEach((row, i) =>
+    logits.forEach((found, i) => {
+      const { branches } = suffixes[i];
+      const row =
+        branches && found.every(Number.isFinite) ? scores(found, branches.length) : Array.from(found);
       row.forEach((value, j) => {
         const error = Math.abs(value - golden.logits[i][j]);
         worst = Math.max(worst, Number.isFinite(error) ? error : Infinity);
-      }),
-    );
+      });
+    });
     if (worst > tolerance) break;
   }
   return worst;

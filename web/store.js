@@ -13,7 +13,15 @@ const SCHEMA = 1;
 const PARALLEL = 4;
 
 /** @typedef {{path: string, bytes: number, shards: string[]}} DataFile */
-/** @typedef {{name: string, prefix: number[], suffixes: number[][], label_ids: number[], logits: number[][]}} Golden */
+/**
+ * A case of the self-test: for each suffix behind the prefix the logits of the labels, or of the options of a set.
+ * @typedef {object} Golden
+ * @property {string} name
+ * @property {number[]} prefix
+ * @property {{ids: number[], branches?: number[][], tail?: number[]}[]} suffixes
+ * @property {number[]} label_ids
+ * @property {number[][]} logits
+ */
 /**
  * @typedef {object} Format
  * @property {Record<string, string>} graphs path of each graph variant
@@ -40,6 +48,7 @@ const PARALLEL = 4;
  * @property {string} readout
  * @property {string} tokenizer
  * @property {string} default_format
+ * @property {{format: string}} [calibration]
  * @property {Record<string, Format>} formats
  * @property {{tolerance: number}} selftest
  * @property {{ort: string, builds: Record<string, Build>}} runtime
@@ -215,10 +224,11 @@ function integrity(path, what, expected, found) {
 }
 
 /**
+ * A response that is good, or a typed error.
  * @param {URL} url
  * @param {AbortSignal} [signal]
  */
-async function get(url, signal) {
+export async function get(url, signal) {
   let response;
   try {
     response = await fetch(url, { signal });

@@ -19,7 +19,6 @@ from bench.datasets.mixes import (
     suite,
     training,
 )
-from bench.datasets.records import Record, RecordError, read_records
 
 __all__ = [
     "HELD_OUT",
@@ -27,12 +26,9 @@ __all__ = [
     "UNSEEN_DOMAINS",
     "UNSEEN_TASKS",
     "WEIGHTS",
-    "Record",
-    "RecordError",
     "describe",
     "load",
     "names",
-    "read_records",
     "suite",
     "training",
 ]

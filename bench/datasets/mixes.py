@@ -14,11 +14,11 @@ from random import Random
 from typing import Literal
 
 from bench import generator
-from bench.datasets.records import Record, read_records
 from bench.datasets.sets import DATA_SETS, Split, Use, hashed, key
 from bench.datasets.wording import shuffled
 from bench.generator import Attribute, Kind
 from typedecide.errors import UnsupportedError
+from typedecide.labelled import Labelled, read_lines
 from typedecide.questions import Question
 
 CORPUS = Path(__file__).resolve().parents[2] / "pybuild" / "corpus"
@@ -74,7 +74,7 @@ QUESTIONS = 6
 """Questions about one generated text in training; everywhere else there is one."""
 
 
-def load(name: str, split: Split, limit: int | None = None, seed: int = 0) -> list[Record]:
+def load(name: str, split: Split, limit: int | None = None, seed: int = 0) -> list[Labelled]:
     """Up to `limit` records of a set, balanced by label, in an order and wording that `seed` decides.
 
     Names are those of `names()`. A generated set has no end, so it needs a limit.
@@ -84,7 +84,7 @@ def load(name: str, split: Split, limit: int | None = None, seed: int = 0) -> li
     return list(islice(_records(name, split, Random(f"{seed} {name} {split}")), limit))
 
 
-def suite(name: str, limit: int, seed: int = 0) -> dict[str, list[Record]]:
+def suite(name: str, limit: int, seed: int = 0) -> dict[str, list[Labelled]]:
     """Records by task, up to `limit` of each: `heldout`, `valid` or `train`. A record asks one question, except that
     those of `train` from generator and corpus ask several."""
     if name not in SUITES:
@@ -100,7 +100,7 @@ SUITES: Mapping[str, tuple[Split, Callable[[], tuple[str, ...]]]] = {
 }
 
 
-def training(seed: int = 0) -> Iterator[Record]:
+def training(seed: int = 0) -> Iterator[Labelled]:
     """An endless stream of records of the training mix; the same seed gives the same stream.
 
     A set is passed through again and again, each time in another order and with other questions.
@@ -165,12 +165,12 @@ _ABOUT_GENERATED: Mapping[str, tuple[Use, str]] = {
 }
 
 
-def _endless(name: str, rng: Random) -> Iterator[Record]:
+def _endless(name: str, rng: Random) -> Iterator[Labelled]:
     while True:
         yield from _records(name, "train", rng)
 
 
-def _records(name: str, split: Split, rng: Random) -> Iterator[Record]:
+def _records(name: str, split: Split, rng: Random) -> Iterator[Labelled]:
     if name in _GENERATED:
         return _generated(name, split, rng)
     if name == "corpus":
@@ -184,7 +184,7 @@ def _has(name: str) -> bool:
     return name != "corpus" or any(CORPUS.glob("*.jsonl"))
 
 
-def _real(name: str, split: Split, rng: Random) -> Iterator[Record]:
+def _real(name: str, split: Split, rng: Random) -> Iterator[Labelled]:
     one = DATA_SETS[name]
     for item, asked in one.draw(split, rng):
         yield _record(
@@ -200,28 +200,28 @@ def _record(
     domain: str,
     family: str,
     split: Split,
-) -> Record:
-    return Record(state, questions, gold, task=task, domain=domain, family=family, split=split, source=task)
+) -> Labelled:
+    return Labelled(state, questions, gold, task=task, domain=domain, family=family, split=split, source=task)
 
 
 @cache
-def _corpus_records() -> tuple[Record, ...]:
+def _corpus_records() -> tuple[Labelled, ...]:
     defaults = {"task": "corpus", "domain": "hand-written", "family": "hand-written"}
     return tuple(
         replace(record, split=hashed(key(record.state), CORPUS_SHARES), source="corpus")
         for path in sorted(CORPUS.glob("*.jsonl"))
-        for record in read_records(path, **defaults)
+        for record in read_lines(path, **defaults).records
     )
 
 
-def _corpus(split: Split, rng: Random) -> Iterator[Record]:
+def _corpus(split: Split, rng: Random) -> Iterator[Labelled]:
     """The hand-written records in random order, their options too: an author's order may tell the answer."""
     kept = [record for record in _corpus_records() if record.split == split]
     for record in rng.sample(kept, len(kept)):
         yield replace(record, questions={name: shuffled(q, rng) for name, q in record.questions.items()})
 
 
-def _generated(name: str, split: Split, rng: Random) -> Iterator[Record]:
+def _generated(name: str, split: Split, rng: Random) -> Iterator[Labelled]:
     trained = split == "train"
     wanted = [kind for kind in generator.kinds().values() if kind.held_out == (name == "generated-kind")]
     while True:

@@ -21,7 +21,7 @@ from pybuild.sources import DEFAULT_MODEL
 from typedecide.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from bench.datasets import Record
+    from typedecide.labelled import Labelled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,18 +116,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _data(args: argparse.Namespace) -> tuple[Iterator[Record], Mapping[str, Sequence[Record]]]:
+def _data(args: argparse.Namespace) -> tuple[Iterator[Labelled], Mapping[str, Sequence[Labelled]]]:
     """Training records without an end, and validation records by task."""
-    from bench.datasets import read_records, suite, training
+    from bench.datasets import suite, training
+    from typedecide.labelled import read_lines
 
     if args.data is None:
         return training(args.seed), suite("valid", args.valid_records, args.seed)
     if args.valid is None:
         raise UnsupportedError("--data needs --valid: records that are not trained on.", data=args.data)
     labels = dict.fromkeys(("task", "domain", "family", "split", "source"), "data")
-    train = [record for path in args.data for record in read_records(path, **labels)]
-    held_out: dict[str, list[Record]] = {}
+    train = [record for path in args.data for record in read_lines(path, **labels).records]
+    held_out: dict[str, list[Labelled]] = {}
     for path in args.valid:
-        for record in read_records(path, **labels):
+        for record in read_lines(path, **labels).records:
             held_out.setdefault(record.task, []).append(record)
     return itertools.cycle(train), held_out

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { calibrate, checkCalibration, parseCalibration, serves } from "../../web/calibration.js";
 import * as errors from "../../web/errors.js";
 import { PointerPrompt, scores } from "../../web/pointer.js";
 import { BatchPrior, without } from "../../web/prior.js";
@@ -149,6 +150,33 @@ test("priors", () => {
       });
       return found.slice(-vector.expect.length);
     });
+  }
+});
+
+test("calibrations", () => {
+  const { documents, checks, askings, answers } = load("calibration.json");
+  assert.ok(documents.length > 40 && checks.length > 8 && askings.length > 15 && answers.length > 25);
+  for (const vector of documents) {
+    assertOutcome(vector, () => {
+      const { readout, temperatures, alpha, threshold } = parseCalibration(vector.document);
+      return { readout, temperatures, alpha, threshold };
+    });
+  }
+  for (const vector of checks) {
+    assertOutcome(vector, () => {
+      checkCalibration(parseCalibration(vector.document), vector.manifest, vector.format);
+      return null;
+    });
+  }
+  for (const vector of askings) {
+    const { early_stop, run_tokens, ...how } = vector.how;
+    const asking = { ...how, earlyStop: early_stop, runTokens: run_tokens };
+    assertOutcome(vector, () => serves(parseCalibration(vector.document), asking));
+  }
+  for (const vector of answers) {
+    assertOutcome(vector, () =>
+      calibrate(parseCalibration(vector.document), parseQuestion(vector.question), numbers(vector.logits)),
+    );
   }
 });
 

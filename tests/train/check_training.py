@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.datasets import Record
 from pybuild.adapter import FACTS, TENSORS
 from pybuild.sources import load_source
 from pybuild.tune.samples import Mix
@@ -21,6 +20,7 @@ from pybuild.tune.task import Shape
 from pybuild.tune.train import Limits, Recipe, Training
 from tests.conftest import FIXTURES
 from typedecide.errors import InvalidStateError
+from typedecide.labelled import Labelled
 from typedecide.questions import Choice, Noul
 
 torch.set_num_threads(1)  # the models are tiny, and threads that wait for one another slow them down
@@ -36,17 +36,17 @@ RECIPE = Recipe(
 )
 
 
-def records(seed: int = 0) -> Iterator[Record]:
+def records(seed: int = 0) -> Iterator[Labelled]:
     """Texts that end in what is asked."""
     rng = random.Random(seed)
     while True:
         word = rng.choice(["parcel", "customer", "message"])
         questions = {"what": Choice("?", ["parcel", "customer", "message"]), "is": Noul("parcel?")}
         gold = {"what": word, "is": "yes" if word == "parcel" else "no"}
-        yield Record(f"the {word}", questions, gold, "t", "d", rng.choice("fg"), "train", "s")
+        yield Labelled(f"the {word}", questions, gold, "t", "d", rng.choice("fg"), "train", "s")
 
 
-def interrupted(count: int) -> Iterator[Record]:
+def interrupted(count: int) -> Iterator[Labelled]:
     """The same, and Ctrl-C after so many."""
     for index, record in enumerate(records()):
         if index == count:
@@ -54,7 +54,7 @@ def interrupted(count: int) -> Iterator[Record]:
         yield record
 
 
-def training(folder: Path, stream: Iterator[Record], recipe: Recipe = RECIPE) -> Training:
+def training(folder: Path, stream: Iterator[Labelled], recipe: Recipe = RECIPE) -> Training:
     source = records(9)
     held_out = {"t": [next(source) for _ in range(12)]}
     return Training(recipe, Limits(), stream, held_out, folder, "cpu")

@@ -1,0 +1,285 @@
+"""The tables of a batch: rows of CSV, TSV, JSON lines or Parquet in, CSV or Parquet out.
+
+Knows no engine and no question. A row that cannot be used says why and stops nothing; a file that cannot be read at all
+is an InputError. Parquet needs the `parquet` extra (pyarrow).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+from typedecide.errors import UnsupportedError
+from typedecide.inputs import InputError, parse_json
+from typedecide.questions import find_surrogate, is_blank
+
+INPUTS, OUTPUTS = (".csv", ".tsv", ".jsonl", ".parquet"), (".csv", ".parquet")
+
+FIELD_CHARACTERS = 1 << 30
+"""A text too long for the model is for the model to refuse: csv would give up the file at 131 072 characters."""
+
+GROUP = 10_000
+"""Rows that are written to Parquet at a time."""
+
+Type = Literal["int", "text", "float", "bool"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a row cannot be used, and which column is at fault, where it is one."""
+
+    column: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as it was read: its number, its values by column (what else there was, where it has none), its fault.
+
+    Rows of a table are counted as a spreadsheet counts them, the header being row 1; of JSON lines by line; of Parquet
+    from 1.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    fault: Fault | None = None
+    raw: Any = None
+
+
+class Table(ABC):
+    """A table whose texts are in the column `text`, of which the columns `keep` go into the result as well."""
+
+    escaped = False
+    """Whether bytes that are not UTF-8 are lone surrogates in its values."""
+
+    def __init__(self, path: Path, text: str, keep: Sequence[str]) -> None:
+        self.path, self.text, self.keep = path, text, tuple(keep)
+        self.used = tuple(dict.fromkeys((text, *keep)))
+
+    @abstractmethod
+    def read(self) -> Iterator[Row]:
+        """The rows, as they are."""
+
+    def rows(self) -> Iterator[Row]:
+        """The rows, those that cannot be used with their fault."""
+        for row in self.read():
+            yield row if row.fault else Row(row.number, row.values, self._fault(row), row.raw)
+
+    def _fault(self, row: Row) -> Fault | None:
+        if self.text not in row.values:
+            return Fault(self.text, "there is no such column")
+        for column in self.used:
+            value = row.values.get(column)
+            if isinstance(value, str) and (at := find_surrogate(value)) is not None:
+                byte = f"is not UTF-8: byte 0x{ord(value[at]) & 0xFF:02x}"
+                return Fault(column, byte if self.escaped else "holds a lone surrogate")
+        state = row.values[self.text]
+        if not isinstance(state, str):
+            return Fault(self.text, f"is not a text but {json.dumps(state, default=str)[:60]}")
+        return Fault(self.text, "the text is blank") if is_blank(state) else None
+
+    def _check_columns(self, columns: Sequence[str]) -> None:
+        for column in self.used:
+            if (count := columns.count(column)) != 1:
+                known = ", ".join(map(repr, columns)) or "none"
+                problem = "there is no such column" if count == 0 else f"there are {count} such columns"
+                raise InputError(
+                    f"{self.path}: column {column!r}: {problem}; the columns are {known}.",
+                    path=str(self.path),
+                    column=column,
+                    columns=[*columns],
+                )
+
+
+def open_table(path: Path, text: str, keep: Sequence[str] = ()) -> Table:
+    """The table in a file, by the ending of its name."""
+    kinds: Mapping[str, Callable[[Path, str, Sequence[str]], Table]]
+    kinds = {".csv": _Separated, ".tsv": _Separated, ".jsonl": _Lines, ".parquet": _Parquet}
+    if (kind := kinds.get(path.suffix.lower())) is None:
+        raise InputError(f"{path}: its name must end in {', '.join(INPUTS)}.", path=str(path))
+    try:
+        return kind(path, text, keep)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path)) from error
+
+
+class _Separated(Table):
+    """CSV or TSV, with a header."""
+
+    escaped = True
+
+    def __init__(self, path: Path, text: str, keep: Sequence[str]) -> None:
+        super().__init__(path, text, keep)
+        csv.field_size_limit(FIELD_CHARACTERS)
+        separators = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
+        headers = {separator: next(self._cells(separator), []) for separator in separators}
+        self._separator = next((s for s, header in headers.items() if text in header), separators[0])
+        self._header = headers[self._separator]
+        self._check_columns(self._header)
+
+    def read(self) -> Iterator[Row]:
+        """The rows but the header and empty lines."""
+        rows = self._cells(self._separator)
+        next(rows)
+        for number, cells in enumerate(rows, start=2):
+            if len(cells) == len(self._header):
+                yield Row(number, dict(zip(self._header, cells, strict=True)))
+            elif cells:
+                reason = f"has {len(cells)} cells, the header has {len(self._header)}"
+                yield Row(number, {}, Fault(None, reason), cells)
+
+    def _cells(self, separator: str) -> Iterator[list[str]]:
+        # A byte that is not UTF-8 is the fault of its row, and not of the file.
+        with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            # strict: a quote that is never closed is a fault, and not a cell that swallows the rest of the file.
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            number = 0
+            try:
+                for cells in reader:
+                    number += 1
+                    yield cells
+            except csv.Error as error:
+                raise InputError(
+                    f"{self.path}: row {number + 1}: {error}.", path=str(self.path), row=number + 1
+                ) from error
+
+
+class _Lines(Table):
+    """JSON lines: an object each."""
+
+    def __init__(self, path: Path, text: str, keep: Sequence[str]) -> None:
+        super().__init__(path, text, keep)
+        path.open("rb").close()
+
+    def read(self) -> Iterator[Row]:
+        """The lines but empty ones."""
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _line(number, line)
+
+
+def _line(number: int, line: bytes) -> Row:
+    try:
+        # Windows programs write a byte order mark.
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        shown = line.decode("utf-8", "backslashreplace")
+        return Row(number, {}, Fault(None, f"is not UTF-8: byte 0x{line[error.start]:02x}"), shown)
+    try:
+        found = parse_json(text)
+    except json.JSONDecodeError as error:
+        return Row(number, {}, Fault(None, f"not JSON: {error.msg} at character {error.pos + 1}"), text)
+    except InputError as error:
+        return Row(number, {}, Fault(None, error.message), text)
+    if not isinstance(found, dict):
+        return Row(number, {}, Fault(None, "not a JSON object"), found)
+    return Row(number, found)
+
+
+class _Parquet(Table):
+    """Parquet, of which only the used columns are read."""
+
+    def __init__(self, path: Path, text: str, keep: Sequence[str]) -> None:
+        super().__init__(path, text, keep)
+        with self._open() as file:
+            self._check_columns(file.schema_arrow.names)
+
+    def read(self) -> Iterator[Row]:
+        """The rows."""
+        with self._open() as file:
+            groups = (group.to_pylist() for group in file.iter_batches(columns=[*self.used]))
+            for number, values in enumerate(chain.from_iterable(groups), start=1):
+                yield Row(number, values)
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        pyarrow = arrow()
+        try:
+            with pyarrow.parquet.ParquetFile(self.path) as file:
+                yield file
+        except pyarrow.ArrowInvalid as error:
+            raise InputError(f"{self.path}: is no Parquet file: {error}.", path=str(self.path)) from error
+
+
+def arrow() -> Any:
+    """The `pyarrow` package with its Parquet part; only Parquet needs it, so it is imported late."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UnsupportedError(
+            "Parquet needs `pip install typedecide[parquet]`.", package="pyarrow"
+        ) from error
+    return pyarrow
+
+
+def write_table(path: Path, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as CSV or Parquet, by the ending of the name; the file appears when it is complete.
+
+    In CSV numbers are written in full, and what is missing is empty.
+    """
+    with replacing(path) as fresh:
+        if path.suffix.lower() == ".parquet":
+            _write_parquet(fresh, columns, rows)
+            return
+        with fresh.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([_cell(value) for value in row] for row in rows)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its place once all went well."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield fresh
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}.", path=str(path)) from error
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Type], rows: Iterable[Sequence[Any]]) -> None:
+    pyarrow = arrow()
+    types = {
+        "int": pyarrow.int64(),
+        "text": pyarrow.string(),
+        "float": pyarrow.float64(),
+        "bool": pyarrow.bool_(),
+    }
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        left = iter(rows)
+        while group := list(islice(left, GROUP)):
+            arrays = [
+                pyarrow.array(values, field.type)
+                for values, field in zip(zip(*group, strict=True), schema, strict=True)
+            ]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def as_text(value: Any) -> str | None:
+    """A value that is kept: a text as it is, what is missing as nothing, and others as JSON, or as they are shown.
+
+    >>> as_text("a"), as_text(None), as_text([1.5, True])
+    ('a', None, '[1.5, true]')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
