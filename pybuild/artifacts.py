@@ -88,7 +88,7 @@ class ModelBuild:
         self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
         self.tokenizer = TextTokenizer(self.tokenizer_json)
         self.labels = find_labels(self.tokenizer)
-        self.profile = profile_of(source.name)
+        self.profile = profile_of(source.name, self.pointer_width is not None)
         self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
         manifest = {
             "model": {"pointer_width": self.pointer_width},

@@ -1,6 +1,6 @@
 """What is known of the packaged models: the readout that was best when measured, and the examples before every state.
 
-A model without a profile reads letters and has no examples.
+A model without a profile is read by its pointer, where it has one, or else by letters, and has no examples.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybuild.sources import DECIDE_MODEL, DEFAULT_MODEL
+from pybuild.sources import DEFAULT_MODEL
 
 INSTRUCTION = "Decide from the evidence which option fits the criterion.\n\n"
 EVIDENCE = "Evidence:\n{state}"
@@ -32,7 +32,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Profile:
-    """How a model is asked: its default readout (`labels` or `text`), and worked examples."""
+    """How a model is asked: its default readout (`labels`, `text` or `pointer`), and worked examples."""
 
     readout: str = "labels"
     examples: Sequence[Example] = ()
@@ -60,13 +60,11 @@ PROFILES: Mapping[str, Profile] = {
     # orders .49 to .56; text readout .76 / .72 / .79 on tweets, Amazon and movie snippets, with these examples
     # .88 / .85 / .81.
     DEFAULT_MODEL: Profile("text", read_examples(Path(__file__).with_name("examples.json"))),
-    # Tuned for this readout, behind the plain head.
-    DECIDE_MODEL: Profile("pointer"),
 }
 
 
-def profile_of(name: str) -> Profile:
-    """The profile of a model by its source's name.
+def profile_of(name: str, pointer: bool) -> Profile:
+    """The profile of a model by its source's name; `pointer`: whether it has one, and so was tuned to be read by it.
 
     A cut-down model gets the readout of the whole one, but no examples: it learns nothing from them, and the slow
     devices that it is for would read them for nothing.
@@ -76,4 +74,4 @@ def profile_of(name: str) -> Profile:
             return profile
         if name.startswith(f"{known}-"):
             return Profile(profile.readout)
-    return Profile()
+    return Profile("pointer" if pointer else "labels")

@@ -102,7 +102,10 @@ def test_command_line_reports_errors_in_one_line(tmp_path: Path) -> None:
 
 
 def test_profiles_say_how_a_model_is_asked() -> None:
-    whole, cut, other = (profile_of(name) for name in (DEFAULT_MODEL, f"{DEFAULT_MODEL}-4l", "some-model"))
+    whole, cut, other = (
+        profile_of(name, False) for name in (DEFAULT_MODEL, f"{DEFAULT_MODEL}-4l", "some-model")
+    )
+    assert profile_of("some-model", True).readout == "pointer"
     assert whole.readout == cut.readout == "text" and other.readout == "labels"
     assert whole.head.count("\nAnswer: ") == len(whole.examples) == 4
     assert cut.head == other.head and "Answer:" not in cut.head

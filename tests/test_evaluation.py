@@ -272,14 +272,15 @@ def test_decisions_are_what_the_engine_says(dist_pointer: Path, orderings: Level
         for decision in found.decisions:
             state, question = data[decision.text].state, QUESTIONS[decision.task]
             engine.prefill(state)
-            answer = engine.score(question, orderings).answer
+            answer = engine.score(question, orderings, readout="labels").answer
             assert near(softmax(decision.logits), answer.probabilities)
             order = [*reversed(range(len(question.names)))]
-            turned = engine.score(listed(question, order), orderings).answer
+            turned = engine.score(listed(question, order), orderings, readout="labels").answer
             assert decision.backwards is not None
             assert near(softmax(decision.backwards), turned.probabilities[::-1])
             engine.prefill(BLANK)
-            assert near(softmax(decision.hidden), engine.score(question, orderings).answer.probabilities)
+            hidden = engine.score(question, orderings, readout="labels").answer
+            assert near(softmax(decision.hidden), hidden.probabilities)
             assert decision.gold == question.names.index(data[decision.text].gold[decision.task])
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from typedecide.static_server import StaticServer
+
 SAMPLE: dict[str, Any] = json.loads(
     (Path(__file__).parent.parent / "web" / "app" / "sample.json").read_text(encoding="utf-8")
 )
@@ -418,8 +420,10 @@ def test_answers_are_read_as_chosen(page: Page, dist_url: str) -> None:
     keep_only(page, "channel", "queue")
     group = page.get_by_role("group", name="How answers are read")
     texts = group.get_by_role("radio", name="Option texts")
-    expect(texts).to_be_checked()
+    expect(texts).to_be_checked(timeout=LOAD_MS)
     expect(texts).to_have_accessible_description(re.compile("Best for small models"))
+    # The stock model was not trained for this one.
+    expect(group.get_by_role("radio", name="Trained comparison")).to_be_disabled()
     cards = [card(page, "channel"), card(page, "queue")]
     read: list[list[list[float]]] = []
     choices = {"Option texts": None, "Letters, several orders": [2, 4], "Letters, one order": [1, 1]}
@@ -438,6 +442,24 @@ def test_answers_are_read_as_chosen(page: Page, dist_url: str) -> None:
     assert all(one != other for one, other in itertools.combinations(read, 2))
 
 
+def test_a_tuned_model_is_read_by_its_pointer(page: Page, dist_pointer: Path) -> None:
+    with StaticServer(dist_pointer) as server:
+        open_page(page, f"{server.url}?device=wasm&auto=1")
+        status = page.locator(".run-status")
+        expect(status).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS + RUN_MS)
+        group = page.get_by_role("group", name="How answers are read")
+        # Neither its own way nor one chosen while it loads needs a click more.
+        expect(group.get_by_role("radio", name="Trained comparison")).to_be_checked()
+        one = card(page, "queue")
+        assert says_nothing_of_orders(one)
+        compared = probabilities(one)
+        group.get_by_role("radio", name="Letters, one order").check()
+        button(page, "Decide").click()
+        expect(one.locator(".orders[data-orders]")).to_have_count(1, timeout=RUN_MS)
+        expect(status).to_have_text(re.compile("^11 answered in "), timeout=RUN_MS)
+        assert orders_read(one) == 1 and probabilities(one) != compared
+
+
 def test_stop_ends_loading_and_decide_starts_it_again(page: Page, dist_url: str) -> None:
     open_page(page, f"{dist_url}?device=wasm")
     button(page, "Stop").click()
@@ -454,9 +476,11 @@ def test_keyboard_alone_does_everything(page: Page, dist_url: str) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("The parcel came on time and I am very happy. Thank you!")
     # A radio button has no text of its own that Tab could be told to look for: the group follows Decide and Stop.
+    texts = page.get_by_role("radio", name="Option texts")
+    expect(texts).to_be_checked(timeout=LOAD_MS)
     tab_to(page, "Stop")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("radio", name="Option texts")).to_be_focused()
+    expect(texts).to_be_focused()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="Letters, one order")).to_be_checked()

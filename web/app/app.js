@@ -136,6 +136,7 @@ class Page {
       });
       view.loading.showReady(engine.info);
       view.panel.show(engine.info);
+      view.offerReadings(engine.info);
       view.announce(S.ready);
       return engine;
     } catch (error) {
@@ -198,7 +199,8 @@ class Page {
 
   /**
    * @param {readonly Job[]} jobs
-   * @param {Omit<import("./run.js").ScoringOptions, "onProgress">} options
+   * @param {{state: string, reading: import("./run.js").Reading | null, signal: AbortSignal}} options a reading of null
+   *   is the bundle's own
    */
   async #run(jobs, options) {
     const { view } = this;
@@ -219,7 +221,8 @@ class Page {
         view.setRun(S.answering(answered, present.length), (answered + scoring.failed) / present.length);
         view.stats.showTime(scoring.ms);
       };
-      const scoring = new Scoring(engine, { ...options, onProgress });
+      const reading = view.readingFor(engine.info, options.reading);
+      const scoring = new Scoring(engine, { ...options, reading, onProgress });
       await scoring.run(present);
       const ms = scoring.ms;
       view.stats.showTime(ms);

@@ -5,6 +5,7 @@ import { parseQuestion } from "../questions.js";
 import { wireFromDraft } from "./draft.js";
 import { h, isOff, setBar, setOff } from "./dom.js";
 import { describeError } from "./failure.js";
+import { READINGS } from "./run.js";
 import { S, formatMs, formatProbability } from "./strings.js";
 
 /** @typedef {import("./draft.js").Draft} Draft */
@@ -43,7 +44,7 @@ function namesOf(draft) {
  * @param {Outcome | null} outcome
  */
 function orders(outcome) {
-  if (!outcome || outcome.reading === "texts") return h("span", { class: "orders" });
+  if (!outcome || READINGS[outcome.reading].readout !== "labels") return h("span", { class: "orders" });
   const { orderings_used: used, flip_rate: flipRate } = outcome.answer;
   const attributes = { class: "orders", "data-orders": used, "data-flip-rate": flipRate };
   return h("span", { ...attributes, title: S.ordersHint }, S.orders(used, Math.round(used * (1 - flipRate))));

@@ -21,11 +21,12 @@ import { errorCode } from "./failure.js";
 
 /**
  * The ways of reading answers that the page offers; `READINGS` says what each one asks of the engine.
- * @typedef {"texts" | "orders" | "order"} Reading
+ * @typedef {"compared" | "texts" | "orders" | "order"} Reading
  */
 
-/** @type {Readonly<Record<Reading, Pick<ScoreAllOptions, "readout" | "orderings">>>} */
-const READINGS = {
+/** @type {Readonly<Record<Reading, {readout: string} & Pick<ScoreAllOptions, "orderings">>>} */
+export const READINGS = {
+  compared: { readout: "pointer" },
   texts: { readout: "text" },
   orders: { readout: "labels", orderings: "auto" },
   order: { readout: "labels", orderings: 1 },

@@ -149,9 +149,13 @@ export const S = {
 
   readingLegend: "How answers are read",
   readings: {
+    compared: {
+      label: "Trained comparison",
+      hint: "Compares each option with the answer. Options are read side by side, so they have no order. For models tuned for it.",
+    },
     texts: {
       label: "Option texts",
-      hint: "Weighs each option's own name as the answer. No list, so no order; descriptions are not read. Best for small models.",
+      hint: "Weighs each option's own name as the answer. No list, so no order; descriptions are not read. Best for small models that are not tuned.",
     },
     orders: {
       label: "Letters, several orders",

@@ -4,12 +4,13 @@ import { h, setBar, setOff } from "./dom.js";
 import { DevicePanel, LoadingStrip } from "./panel.js";
 import { S, formatCount, formatMs } from "./strings.js";
 import { describeError } from "./failure.js";
+import { READINGS } from "./run.js";
 
 /** @typedef {"load" | "run" | "sample"} AlertKind */
 /** @typedef {import("./run.js").Reading} Reading */
+/** @typedef {Pick<import("../index.js").Info, "readout" | "readouts">} Bundled the readouts of a bundle */
 
-/** @type {readonly Reading[]} the first is the one chosen at the start */
-const READINGS = ["texts", "orders", "order"];
+const CHOICES = /** @type {Reading[]} */ (Object.keys(READINGS));
 
 export class View {
   constructor() {
@@ -36,8 +37,9 @@ export class View {
     this.cards = h("div", { class: "cards" });
     this.count = h("span", { class: "hint" });
     this.add = h("button", { type: "button", class: "add" }, S.addQuestion);
-    /** @type {Reading} */
-    this.reading = READINGS[0];
+    /** @type {Reading | null} null until it is chosen: by the user, or else by the bundle */
+    this.reading = null;
+    this.readings = new Map(CHOICES.map((reading) => [reading, this.#readingInput(reading)]));
     this.empty = h("p", { class: "hint", hidden: true }, S.noQuestions);
     this.stats = statList();
   }
@@ -102,7 +104,7 @@ export class View {
         "fieldset",
         { class: "readings" },
         h("legend", {}, S.readingLegend),
-        ...READINGS.map((reading) => this.#readingChoice(reading)),
+        ...CHOICES.map((reading) => this.#readingChoice(reading)),
       ),
       this.empty,
       this.cards,
@@ -111,23 +113,50 @@ export class View {
   }
 
   /** @param {Reading} reading */
-  #readingChoice(reading) {
+  #readingInput(reading) {
     const id = `reading-${reading}`;
+    return h("input", {
+      type: "radio",
+      name: "reading",
+      id,
+      "aria-describedby": `${id}-hint`,
+      onchange: () => (this.reading = reading),
+    });
+  }
+
+  /** @param {Reading} reading */
+  #readingChoice(reading) {
+    const input = /** @type {HTMLInputElement} */ (this.readings.get(reading));
     const { label, hint } = S.readings[reading];
     return h(
       "div",
       { class: "reading" },
-      h("input", {
-        type: "radio",
-        name: "reading",
-        id,
-        "aria-describedby": `${id}-hint`,
-        checked: reading === this.reading,
-        onchange: () => (this.reading = reading),
-      }),
-      h("label", { for: id }, label),
-      h("p", { id: `${id}-hint`, class: "hint" }, hint),
+      input,
+      h("label", { for: input.id }, label),
+      h("p", { id: `${input.id}-hint`, class: "hint" }, hint),
     );
+  }
+
+  /**
+   * Offers what the bundle has, and chooses its own way unless the user has chosen one that it has.
+   * @param {Bundled} info
+   */
+  offerReadings(info) {
+    for (const [reading, input] of this.readings) {
+      input.disabled = !info.readouts.includes(READINGS[reading].readout);
+    }
+    this.reading = this.readingFor(info, this.reading);
+    /** @type {HTMLInputElement} */ (this.readings.get(this.reading)).checked = true;
+  }
+
+  /**
+   * The way to read that was chosen, where the bundle has it; else the one that is best for its model.
+   * @param {Bundled} info
+   * @param {Reading | null} chosen
+   */
+  readingFor({ readout, readouts }, chosen) {
+    if (chosen && readouts.includes(READINGS[chosen].readout)) return chosen;
+    return /** @type {Reading} */ (CHOICES.find((reading) => READINGS[reading].readout === readout));
   }
 
   /** @param {boolean} busy whether something can be stopped, and another run has to wait */
