@@ -6,8 +6,11 @@ float32 activations on this machine's processor, in the weight format they are f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from numpy import float32
+from numpy.typing import NDArray
 
 from typedecide.model import NativeModel, Suffix
 from typedecide.pointer import scores
@@ -18,6 +21,9 @@ TOLERANCE = 5e-3
 
 LABELS = 8
 """Label logits that each case reads."""
+
+Score = Callable[[Sequence[int], Sequence[Suffix]], Sequence[NDArray[float32]]]
+"""What is read of each suffix behind a prefix."""
 
 _TEXT = (
     "The parcel that I ordered three weeks ago has still not arrived, although your site says it was handed over "
@@ -46,13 +52,18 @@ def golden_cases(
     ]
     labels = list(label_ids[:LABELS])
     return [
-        {**case, "logits": logits_of(model, case)}
+        {**case, "logits": logits_of(behind_cache(model), case)}
         for name, prefix, suffixes in cases
         for case in ({"name": name, "prefix": prefix, "suffixes": suffixes, "label_ids": labels},)
     ]
 
 
-def logits_of(model: NativeModel, case: Mapping[str, Any]) -> list[list[float]]:
+def behind_cache(model: NativeModel) -> Score:
+    """Suffixes packed behind a prefilled prefix, as the engines run them."""
+    return lambda prefix, suffixes: model.score(model.prefill(prefix), suffixes)[0]
+
+
+def logits_of(score: Score, case: Mapping[str, Any]) -> list[list[float]]:
     """What a model gives for each suffix of a case: logits of the labels, or of the options of a set."""
     suffixes = [
         Suffix(one["ids"], branches=one["branches"], tail=one["tail"])
@@ -60,8 +71,7 @@ def logits_of(model: NativeModel, case: Mapping[str, Any]) -> list[list[float]]:
         else Suffix(one["ids"], case["label_ids"])
         for one in case["suffixes"]
     ]
-    found, _ = model.score(model.prefill(case["prefix"]), suffixes)
     return [
         scores(row.tolist(), len(suffix.branches)) if suffix.branches else row.tolist()
-        for suffix, row in zip(suffixes, found, strict=True)
+        for suffix, row in zip(suffixes, score(case["prefix"], suffixes), strict=True)
     ]

@@ -11,7 +11,8 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from rich.table import Table
 
 from pybuild import npm
 from pybuild.attacks import Attack, pairs, strings
-from pybuild.golden import logits_of
+from pybuild.golden import Score, behind_cache, logits_of
+from typedecide import batches
 from typedecide.bundle import Bundle, Format
 from typedecide.errors import PrefixMismatchError, TypedecideError, UnsupportedError
 from typedecide.native import NativeEngine, TextTokenizer
@@ -271,9 +273,9 @@ class Gap:
 def _golden_gaps(bundle: Bundle, format: Format, variant: str) -> Iterator[tuple[Gap, str]]:
     """The gap of each golden case under one graph, with what is wrong about it, if anything."""
     try:
-        with NativeEngine(bundle.root, format.name, variant) as engine:
+        with _running(bundle, format, variant) as score:
             for case in format.golden:
-                gap = _gap(engine, case)
+                gap = _gap(score, case)
                 where = f"{format.name}, {variant} graph, case {case['name']!r}"
                 far = not max(gap.logit, gap.probability) <= bundle.tolerance
                 yield (
@@ -289,9 +291,22 @@ def _golden_gaps(bundle: Bundle, format: Format, variant: str) -> Iterator[tuple
         yield Gap(0.0, 0.0), f"{format.name}, {variant} graph: cannot be run: {error}"
 
 
-def _gap(engine: NativeEngine, case: Mapping[str, Any]) -> Gap:
+@contextmanager
+def _running(bundle: Bundle, format: Format, variant: str) -> Iterator[Score]:
+    """One graph of a format: behind a cache, or with whole prompts where it is for those."""
+    if variant != batches.GRAPH:
+        with NativeEngine(bundle.root, format.name, variant) as engine:
+            yield behind_cache(engine.model)
+        return
+    with batches.open_batched(bundle, format.name) as model:
+        yield lambda prefix, suffixes: model.score(
+            [replace(one, ids=[*prefix, *one.ids]) for one in suffixes], batches.BUDGET
+        )
+
+
+def _gap(score: Score, case: Mapping[str, Any]) -> Gap:
     gap = Gap(0.0, 0.0)
-    for computed, golden in zip(logits_of(engine.model, case), case["logits"], strict=True):
+    for computed, golden in zip(logits_of(score, case), case["logits"], strict=True):
         gap = gap.larger(Gap(_distance(computed, golden), _distance(softmax(computed), softmax(golden))))
     return gap
 

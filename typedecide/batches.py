@@ -41,7 +41,8 @@ class Batched(Protocol):
         ...
 
 
-def _native(bundle: Bundle, format: str | None, threads: int | None) -> BatchedModel:
+def open_batched(bundle: Bundle, format: str | None, threads: int | None = None) -> BatchedModel:
+    """A bundle's model for whole prompts; BundleError where the bundle has no graph for that."""
     chosen = bundle.format(format)
     if GRAPH not in chosen.graphs:
         raise BundleError(f"{bundle.root} has no graph {GRAPH!r}: build it anew.", graphs=[*chosen.graphs])
@@ -84,7 +85,7 @@ class WholePrompts:
         self.tokens = 0
         tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
         self._readout = readouts(bundle.manifest, tokenizer)[self.how.readout]
-        self._model = model or _native(bundle, format, threads)
+        self._model = model or open_batched(bundle, format, threads)
 
     def __enter__(self) -> Self:
         return self
