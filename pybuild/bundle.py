@@ -25,7 +25,7 @@ from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
 from pybuild.quantize import DEFAULT_FORMAT, FORMATS
-from pybuild.sources import DEFAULT_MODEL, MODELS, cut, load_source
+from pybuild.sources import DECIDE_MODEL, DEFAULT_MODEL, MODELS, cut, load_source
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
 from typedecide.calibration import Calibration
@@ -332,7 +332,8 @@ def add_parser(subparsers: Any) -> None:
         parser.add_argument(
             "--model",
             default=DEFAULT_MODEL,
-            help=f"{DEFAULT_MODEL} (default), a Hugging Face folder, a GGUF file or a hub id",
+            help=f"{DEFAULT_MODEL} (default), {DECIDE_MODEL} (the same, tuned), an adapter's folder,"
+            " a Hugging Face folder, a GGUF file or a hub id",
         )
         parser.add_argument("--layers", type=int, help="keep only the first layers of the model (for tests)")
         parser.add_argument("--context", type=int, help="positions (default: the model's own number)")
