@@ -13,8 +13,7 @@ from typing import Any
 
 from bench import common
 from bench.probe import LONG_TASK_MS, ProbedPage
-from typedecide.page import to_wire
-from typedecide.questions import Question
+from typedecide.questions import Question, to_wire
 
 NAME = "main_thread"
 DEVICES = ("wasm", "webgpu")

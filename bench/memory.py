@@ -19,8 +19,7 @@ from typing import Any
 from bench import common
 from bench.packing import MORE_QUESTIONS
 from bench.probe import Memory, ProbedPage
-from typedecide.page import to_wire
-from typedecide.questions import Question
+from typedecide.questions import Question, to_wire
 
 NAME = "memory"
 DEVICES = ("wasm", "webgpu")

@@ -14,9 +14,9 @@ from tests.make_decide_vectors import ASKED, QUESTIONS, STATES
 from tests.make_vectors import FOLDER
 from typedecide.errors import InvalidQuestionError, UnsupportedError
 from typedecide.native import NativeEngine
-from typedecide.page import PageEngine, to_wire
+from typedecide.page import PageEngine
 from typedecide.prior import MIN_STATES, Prior
-from typedecide.questions import Choice, Noul, Question, parse_questions
+from typedecide.questions import Choice, Noul, Question, parse_questions, to_wire
 from typedecide.readout import softmax
 from typedecide.results import Debiased, DecisionEngine
 

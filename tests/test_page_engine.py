@@ -25,7 +25,8 @@ from typedecide import (
     UnsupportedError,
     parse_question,
 )
-from typedecide.page import PageEngine, to_wire
+from typedecide.page import PageEngine
+from typedecide.questions import to_wire
 
 pytestmark = pytest.mark.browser
 

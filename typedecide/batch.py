@@ -23,8 +23,7 @@ from typedecide.inputs import InputError
 from typedecide.journal import Journal
 from typedecide.options import Asking, Options, resolve
 from typedecide.orderings import Level
-from typedecide.page import to_wire
-from typedecide.questions import Question
+from typedecide.questions import Question, to_wire
 
 if TYPE_CHECKING:
     from typedecide.native import NativeEngine

@@ -6,7 +6,6 @@ What the prefix-sharing engine is compared with. Needs the `native` extra.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Protocol, Self
 
 from numpy import float32
@@ -90,12 +89,7 @@ class WholePrompts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._model.close()
 
     def logits(self, asked: Sequence[tuple[str, Question]]) -> list[tuple[float, ...]]:

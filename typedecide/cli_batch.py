@@ -15,9 +15,9 @@ from typedecide.batch_tables import INPUTS, OUTPUTS, arrow, open_table
 from typedecide.bundle import Bundle
 from typedecide.cli_calibrate import given
 from typedecide.errors import InvalidQuestionError, UnsupportedError
-from typedecide.inputs import InputError, explain, ordering_level, parse_asked, read_json, whole
+from typedecide.inputs import InputError, add_asking_arguments, explain, parse_asked, read_json, whole
 from typedecide.journal import Journal
-from typedecide.options import READOUTS, Options, resolve
+from typedecide.options import Options, resolve
 
 ENGINES = ("local", "ray")
 
@@ -53,13 +53,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--bundle", type=Path, default=Path("dist"), metavar="DIST", help="the bundle folder (default: dist)"
     )
     command.add_argument("--format", help="weight format (default: the bundle's own)")
-    command.add_argument("--readout", choices=READOUTS, help="default: the bundle's own")
-    command.add_argument(
-        "--orderings",
-        type=ordering_level,
-        metavar="auto|all|K",
-        help="for labels: in how many orders of its options each question is read (default: auto)",
-    )
+    add_asking_arguments(command)
     command.add_argument(
         "--calibration",
         metavar="FILE|none",

@@ -16,13 +16,13 @@ from typing import Any
 from typedecide import __version__, terminal
 from typedecide.bundle import Bundle
 from typedecide.calibration import SCHEMA, Calibrator, Given
-from typedecide.cli_evaluate import read_data, write
+from typedecide.cli_evaluate import add_data_arguments, read_data, write
 from typedecide.errors import UnsupportedError
 from typedecide.evaluation import UNANSWERABLE, Engine
 from typedecide.fitting import Fitted, Sample, fit
-from typedecide.inputs import InputError, ordering_level, read_json, whole
+from typedecide.inputs import InputError, add_asking_arguments, read_json, whole
 from typedecide.labelled import Labelled
-from typedecide.options import READOUTS, Asking, Options, resolve
+from typedecide.options import Asking, Options, resolve
 
 ALPHA = 0.1
 
@@ -46,28 +46,13 @@ class Answers:
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    command.add_argument(
-        "data", nargs="*", type=Path, metavar="DATA", help="labelled decisions: .csv, .tsv, .jsonl"
-    )
-    command.add_argument("--text", metavar="COLUMN", help="the column of a table that holds the texts")
-    command.add_argument(
-        "--questions", metavar="FILE.json", help="what is asked about each text of a table, by id"
-    )
-    command.add_argument("--suite", metavar="NAME", help="a ready-made suite, such as valid")
-    command.add_argument("--limit", type=whole(1), metavar="N", help="texts drawn of each file or task")
-    command.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    add_data_arguments(command, "valid")
     command.add_argument(
         "--bundle", type=Path, default=Path("dist"), metavar="DIST", help="the bundle folder (default: dist)"
     )
     command.add_argument("--format", help="weight format (default: the bundle's own)")
     command.add_argument("--threads", type=whole(1), metavar="N", help="processor threads")
-    command.add_argument("--readout", choices=READOUTS, help="default: the bundle's own")
-    command.add_argument(
-        "--orderings",
-        type=ordering_level,
-        metavar="auto|all|K",
-        help="for labels: in how many orders of its options each question is read (default: auto)",
-    )
+    add_asking_arguments(command)
     command.add_argument(
         "--alpha",
         type=error_rate,

@@ -33,9 +33,8 @@ from typedecide.evaluation import (
     Whole,
     WholeByOne,
 )
-from typedecide.inputs import InputError, ordering_level, parse_asked, read_json, whole
+from typedecide.inputs import InputError, add_asking_arguments, parse_asked, read_json, whole
 from typedecide.labelled import Labelled, read_file
-from typedecide.options import READOUTS
 from typedecide.results import DecisionEngine
 from typedecide.terminal import say, track
 
@@ -64,24 +63,25 @@ with "task", "family", "domain" and "split" where wanted.
 """
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    data = command.add_argument_group("data")
-    data.add_argument(
-        "data", nargs="*", type=Path, metavar="DATA", help="labelled decisions: .csv, .tsv, .jsonl"
-    )
-    data.add_argument("--text", metavar="COLUMN", help="the column of a table that holds the texts")
-    data.add_argument(
-        "--questions", metavar="FILE.json", help="what is asked about each text of a table, by id"
-    )
-    data.add_argument("--suite", metavar="NAME", help="a ready-made suite, such as heldout")
-    data.add_argument(
+def add_data_arguments(arguments: argparse._ActionsContainer, suite: str) -> None:
+    """What `read_data` reads; `suite` is the example of one."""
+    add = arguments.add_argument
+    add("data", nargs="*", type=Path, metavar="DATA", help="labelled decisions: .csv, .tsv, .jsonl")
+    add("--text", metavar="COLUMN", help="the column of a table that holds the texts")
+    add("--questions", metavar="FILE.json", help="what is asked about each text of a table, by id")
+    add("--suite", metavar="NAME", help=f"a ready-made suite, such as {suite}")
+    add(
         "--limit",
         type=whole(1),
         metavar="N",
         help=f"texts drawn of each file (default: all) or task of a suite (default: {SUITE_LIMIT})",
     )
-    data.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    add("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_data_arguments(command.add_argument_group("data"), "heldout")
     model = command.add_argument_group("model")
     model.add_argument(
         "--bundle",
@@ -102,13 +102,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         " in fp32, on a GPU where there is one (torch)",
     )
     model.add_argument("--threads", type=whole(1), metavar="N", help="processor threads")
-    model.add_argument("--readout", choices=READOUTS, help="default: each bundle's own")
-    model.add_argument(
-        "--orderings",
-        type=ordering_level,
-        metavar="auto|all|K",
-        help="for labels: in how many orders of its options each question is read (default: auto)",
-    )
+    add_asking_arguments(model)
     checks = command.add_argument_group("checks and results")
     checks.add_argument(
         "--full", action="store_true", help="complete prompts for all texts and not for a sample; slow"

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from typedecide.bundle import Bundle
@@ -23,8 +22,7 @@ from typedecide.journal import Journal
 from typedecide.labelled import Labelled
 from typedecide.options import Options, resolve
 from typedecide.orderings import Level, combine, rotate, unrotate
-from typedecide.page import to_wire
-from typedecide.questions import Choice, Noul, Question
+from typedecide.questions import Choice, Noul, Question, to_wire
 from typedecide.results import Debiased, Decided, DecisionEngine
 from typedecide.text import BLANK
 
@@ -73,12 +71,7 @@ class Engine(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Baseline(Protocol):
@@ -198,14 +191,9 @@ class Log:
             self._journal.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._journal is not None:
-            self._journal.__exit__(kind, error, traceback)
+            self._journal.__exit__()
 
     def __contains__(self, asked: Any) -> bool:
         return _hash(asked) in self._known

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from typedecide.errors import InvalidQuestionError, TypedecideError
+from typedecide.options import READOUTS
 from typedecide.orderings import Level
 from typedecide.questions import Question, parse_questions
 
@@ -102,6 +103,17 @@ def ordering_level(text: str) -> Level:
         return whole(1)(text)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"neither auto, all nor a whole number from 1: {text!r}") from None
+
+
+def add_asking_arguments(arguments: argparse._ActionsContainer) -> None:
+    """Readout and orderings, for commands that ask every question the same way."""
+    arguments.add_argument("--readout", choices=READOUTS, help="default: the bundle's own")
+    arguments.add_argument(
+        "--orderings",
+        type=ordering_level,
+        metavar="auto|all|K",
+        help="for labels: in how many orders of its options each question is read (default: auto)",
+    )
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from typing import Any
 
 from typedecide.errors import InvalidQuestionError
 from typedecide.inputs import InputError, decode, parse_json, read_bytes
-from typedecide.page import to_wire
-from typedecide.questions import Question, find_surrogate, is_blank, parse_question, parse_questions
+from typedecide.questions import Question, find_surrogate, is_blank, parse_question, parse_questions, to_wire
 
 TABLES = (".csv", ".tsv")
 """Endings of files that are tables; all others hold JSON lines."""

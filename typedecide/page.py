@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typedecide.bundle import MANIFEST, Bundle
@@ -22,7 +21,7 @@ from typedecide.inputs import read_json
 from typedecide.options import Options
 from typedecide.orderings import Level
 from typedecide.prior import Prior
-from typedecide.questions import Noul, Question
+from typedecide.questions import Question, to_wire
 from typedecide.readout import Answer
 from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.static_server import StaticServer
@@ -286,22 +285,8 @@ class PageEngine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def to_wire(question: Question) -> dict[str, Any]:
-    """A question in the form that the page parses; options as a list, whose order JavaScript keeps."""
-    if isinstance(question, Noul):
-        meanings = {"true": question.yes, "false": question.no}
-        return {"type": "noul", "instructions": question.question, "criteria": meanings}
-    options = [list(pair) for pair in zip(question.names, question.descriptions, strict=True)]
-    return {"type": question.kind, "instructions": question.question, "criteria": options}
 
 
 def _gpu_args(device: str, software: bool | None) -> tuple[str, ...]:

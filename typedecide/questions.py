@@ -134,6 +134,19 @@ def parse_question(wire: object) -> Question:
     return parser(instructions, wire.get("criteria"))
 
 
+def to_wire(question: Question) -> dict[str, Any]:
+    """A question in its System One JSON form; options as a list, whose order JavaScript keeps.
+
+    >>> parse_question(to_wire(Noul("Is it urgent?"))) == Noul("Is it urgent?")
+    True
+    """
+    if isinstance(question, Noul):
+        meanings = {"true": question.yes, "false": question.no}
+        return {"type": "noul", "instructions": question.question, "criteria": meanings}
+    options = [list(pair) for pair in zip(question.names, question.descriptions, strict=True)]
+    return {"type": question.kind, "instructions": question.question, "criteria": options}
+
+
 def parse_questions(wire: object) -> dict[str, Question]:
     """Questions by id, from the System One JSON form `{id: question}`; an error's `loc` starts with the id.
 
