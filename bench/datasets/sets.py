@@ -106,10 +106,9 @@ class DataSet:
     items: Callable[[], Sequence[Item]]
     ask: Callable[[str, Random], Asked]
 
-    def draw(self, split: Split, rng: Random) -> Iterator[tuple[Item, Asked]]:
-        """Every item of a split once, labels by turns for as long as they last, in random order, with a question."""
-        for item in balanced([item for item in self.items() if item.split == split], rng):
-            yield item, self.ask(item.label, rng)
+    def draw(self, split: Split, rng: Random) -> list[Item]:
+        """Every item of a split once, labels by turns for as long as they last, in random order."""
+        return balanced([item for item in self.items() if item.split == split], rng)
 
 
 def balanced(items: Sequence[Item], rng: Random) -> list[Item]:
