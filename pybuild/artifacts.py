@@ -42,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARD_BYTES = 64_000_000
 """Largest file of weights in a bundle: small enough for every static host and for parallel, resumable downloads."""
 
+KEPT_BYTES = 8_000_000_000
+"""Size of the cache of built models: the ones used longest ago go first. One like the default takes 0.8 GB."""
+
 GRAPHS: tuple[Variant, ...] = ("gqa", "explicit", "batched")
 """Graphs of each format. All read the same weights; `web/runtime.js` says which candidate runs which, and Python runs
 `batched` to evaluate."""
@@ -121,6 +124,8 @@ class ModelBuild:
             with _replacing(folder) as fresh:
                 facts = self._build(name, fresh)
                 (fresh / "facts.json").write_text(json.dumps(facts), "utf-8")
+            prune(cache_folder(), folder.parent, KEPT_BYTES)
+        folder.parent.touch()
         return Built(folder, json.loads((folder / "facts.json").read_text("utf-8")))
 
     @cached_property
@@ -186,6 +191,21 @@ def cache_folder() -> Path:
     """Where built models are kept: `build/models` in the checkout, or TYPEDECIDE_BUILD_CACHE."""
     named = os.environ.get("TYPEDECIDE_BUILD_CACHE")
     return Path(named) if named else ROOT / "build" / "models"
+
+
+def prune(cache: Path, used: Path, limit: int) -> None:
+    """Remove the models used longest ago, never `used`, until the cache takes at most `limit` bytes."""
+    sizes = {model: _size(model) for model in cache.iterdir() if model.is_dir()}
+    for model in sorted(sizes, key=lambda one: one.stat().st_mtime):
+        if sum(sizes.values()) <= limit:
+            return
+        if model != used:
+            shutil.rmtree(model, ignore_errors=True)
+            del sizes[model]
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 @contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from pybuild.artifacts import prune
 from pybuild.bundle import build
 from pybuild.labels import find_labels
 from pybuild.profiles import profile_of
@@ -110,3 +112,14 @@ def test_profiles_say_how_a_model_is_asked() -> None:
     assert whole.head.count("\nAnswer: ") == len(whole.examples) == 4
     assert cut.head == other.head and "Answer:" not in cut.head
     assert all(profile.head.count("{state}") == 1 for profile in (whole, cut, other))
+
+
+def test_the_cache_forgets_models_used_longest_ago(tmp_path: Path) -> None:
+    for age, name in enumerate(("new", "used", "old", "oldest")):
+        (tmp_path / name / "fp32").mkdir(parents=True)
+        (tmp_path / name / "fp32" / "weights.bin").write_bytes(bytes(100))
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    prune(tmp_path, tmp_path / "oldest", 250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "oldest"]
+    prune(tmp_path, tmp_path / "oldest", 50)
+    assert [path.name for path in tmp_path.iterdir()] == ["oldest"]
