@@ -72,6 +72,12 @@ def add_parser(subparsers: Any) -> None:
     add("--pointer", type=int, default=256, help="size of the pointer's queries and keys")
     add("--questions", type=int, default=8, help="most questions about one text")
     add("--hidden", type=float, default=0.08, help="share of texts that are taken away")
+    add(
+        "--kl",
+        type=float,
+        default=0.0,
+        help="weight of staying near the base model's next-token distributions",
+    )
     add("--readout", choices=("pointer", "labels", "text"), default="pointer")
     add("--structure", choices=("set", "list"), default="set")
     add("--template", choices=("plain", "chat"), default="plain")
@@ -98,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     device = args.device if args.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     shape = Shape(args.readout, args.structure, args.template, args.rank, args.alpha, args.pointer)
     mix = Mix(questions=args.questions, hidden=args.hidden)
-    recipe = Recipe(args.base, shape, mix, args.seed, args.steps, args.texts, args.rate)
+    recipe = Recipe(args.base, shape, mix, args.seed, args.steps, args.texts, args.rate, kl=args.kl)
     limits = Limits(args.minutes, args.validate_minutes, args.checkpoint_minutes, args.patience)
     records, held_out = _data(args)
     training = Training(recipe, limits, records, held_out, args.work, device)

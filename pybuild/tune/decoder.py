@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -186,6 +187,21 @@ class TorchDecoder(nn.Module):
         mask = torch.zeros(visible.shape, dtype=self.dtype, device=visible.device)
         mask.masked_fill_(~visible, HIDDEN)
         return mask.repeat(self.d.heads // self.d.kv_heads, 1).expand(self.d.kv_heads, -1, -1)
+
+    def next_tokens(self, states: Tensor) -> Tensor:
+        """Log-probabilities of the next token after each state: [R, hidden] -> float32 [R, vocabulary]."""
+        return (states.to(self.head.dtype) @ self.head.T).float().log_softmax(-1)
+
+    @contextmanager
+    def unadapted(self) -> Iterator[None]:
+        """Without the adapters: the base model."""
+        for linear in self.linears():
+            linear.enabled = False
+        try:
+            yield
+        finally:
+            for linear in self.linears():
+                linear.enabled = True
 
     def linears(self) -> list[Linear]:
         """All adapted layers."""

@@ -62,11 +62,20 @@ class Encoded:
     asked: Sequence[readouts.Asked]
     packed: Packed
 
+    @property
+    def reads(self) -> int:
+        """How many tokens are read."""
+        return sum(map(len, self.packed.rows))
+
     def logits(self, states: Tensor) -> list[Tensor]:
         """The option logits of each question from the final states of all reads."""
         reads = iter(self.packed.rows)
         counts = [sum(len(next(reads)) for _ in one.suffixes) for one in self.asked]
         return [one.logits(found) for one, found in zip(self.asked, states.split(counts), strict=True)]
+
+    def answers(self) -> list[int]:
+        """The places among the reads at which suffixes end: where an answer would be said."""
+        return [end - 1 for end in accumulate(map(len, self.packed.rows))]
 
 
 class Tuned(nn.Module):
@@ -106,6 +115,30 @@ class Tuned(nn.Module):
 
     def forward(self, batch: Sequence[Encoded]) -> list[list[Tensor]]:
         """The option logits of each question of each sample, float32 [options]."""
+        return self.logits(batch, self.states(batch))
+
+    def logits(self, batch: Sequence[Encoded], states: Tensor) -> list[list[Tensor]]:
+        """The same, from the `states` of the batch."""
+        of_sample = states.split([one.reads for one in batch])
+        return [one.logits(found) for one, found in zip(batch, of_sample, strict=True)]
+
+    def divergence(self, batch: Sequence[Encoded], states: Tensor) -> Tensor:
+        """How far the next-token distributions at the answers moved from those of the base model.
+
+        KL(base || tuned) over the vocabulary, in nats, summed over questions; where a question has several suffixes,
+        their mean.
+        """
+        starts = accumulate((one.reads for one in batch), initial=0)
+        rows = [at + row for at, one in zip(starts, batch, strict=False) for row in one.answers()]
+        counts = [len(asked.suffixes) for one in batch for asked in one.asked]
+        weights = torch.tensor([1 / count for count in counts for _ in range(count)], device=states.device)
+        with torch.no_grad(), self.decoder.unadapted():
+            base = self.decoder.next_tokens(self.states(batch)[rows])
+        tuned = self.decoder.next_tokens(states[rows])
+        return weights @ (base.exp() * (base - tuned)).sum(-1)
+
+    def states(self, batch: Sequence[Encoded]) -> Tensor:
+        """The final states of all that is read, one sample after another, float32 [reads, hidden]."""
         device = self.decoder.embedding.device
         starts = accumulate((len(one.packed.ids) for one in batch), initial=0)
         rows = [
@@ -114,14 +147,13 @@ class Tuned(nn.Module):
             for reads in one.packed.rows
             for row in reads
         ]
-        states = self.decoder(
+        states: Tensor = self.decoder(
             torch.from_numpy(np.concatenate([one.packed.ids for one in batch])).to(device),
             torch.from_numpy(np.concatenate([one.packed.positions for one in batch])).to(device),
             [torch.from_numpy(one.packed.visible).to(device) for one in batch],
             torch.tensor(rows, device=device),
         )
-        of_sample = states.split([sum(map(len, one.packed.rows)) for one in batch])
-        return [one.logits(found) for one, found in zip(batch, of_sample, strict=True)]
+        return states
 
 
 def loss_of(logits: Sequence[Tensor], sample: Sample) -> Tensor:

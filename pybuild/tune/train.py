@@ -44,7 +44,7 @@ class Recipe:
     steps: 0 for as many as fit in `minutes` at the speed of the first ones; their number is then in the log.
     texts: of one step.
     warmup: steps until the full learning rate, which then falls linearly to 0.
-    kl: weight of the divergence from the base model's next-token distribution at the answer.
+    kl: weight of the divergence from the base model's next-token distributions at the answers (`Tuned.divergence`).
     """
 
     base: str
@@ -171,8 +171,12 @@ class Training:
         return facts
 
     def _loss(self, batch: Sequence[Encoded]) -> Tensor:
-        losses = [loss_of(logits, one.sample) for logits, one in zip(self.model(batch), batch, strict=True)]
-        return torch.stack(losses).sum()
+        states = self.model.states(batch)
+        answered = zip(self.model.logits(batch, states), batch, strict=True)
+        loss = torch.stack([loss_of(logits, one.sample) for logits, one in answered]).sum()
+        if self.recipe.kl:
+            loss = loss + self.recipe.kl * self.model.divergence(batch, states)
+        return loss
 
     def _rate(self) -> float:
         """Up in the warm-up, then linearly down to 0 at the last step."""

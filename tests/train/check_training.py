@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,17 @@ def test_a_checkpoint_of_another_recipe(tmp_path: Path) -> None:
     other = training(tmp_path, records(), Recipe(RECIPE.base, RECIPE.shape, RECIPE.mix, steps=7))
     with pytest.raises(InvalidStateError, match="another recipe"):
         other.resume()
+
+
+def test_a_run_can_be_held_near_the_base_model(tmp_path: Path) -> None:
+    moved = {}
+    for kl in (0.0, 5.0):
+        recipe = Recipe(RECIPE.base, RECIPE.shape, RECIPE.mix, steps=30, texts=4, rate=5e-3, kl=kl)
+        run = training(tmp_path / str(kl), records(), recipe)
+        batch = [run.model.encode(sample, random.Random(0)) for sample in islice(run.samples, 8)]
+        with torch.no_grad():
+            assert float(run.model.divergence(batch, run.model.states(batch))) == 0
+        run.run()
+        with torch.no_grad():
+            moved[kl] = float(run.model.divergence(batch, run.model.states(batch)))
+    assert 0 < moved[5.0] < moved[0.0] / 3
