@@ -34,8 +34,11 @@ ALLOWED_BYTES, ALLOWED_SHARE = 2_000_000, 0.02
 """How much a figure may grow after the warm-up and count as flat: whichever of the two is more."""
 
 GROWING = ("page_heap", "worker_heap", "other_buffers", "gpu_bytes")
-EQUAL = ("wasm_heap", "gpu_buffers")
+EQUAL = ("wasm_heap", "other_gpu_buffers")
 """Figures that may grow by that little, and those that must not change."""
+
+COUNTS = ("gpu_buffers", "other_gpu_buffers")
+"""Figures that are numbers of things; all others are bytes."""
 
 WORDS = {
     "page_heap": "page's JavaScript heap",
@@ -43,6 +46,7 @@ WORDS = {
     "other_buffers": "worker's typed arrays, without kept states",
     "wasm_heap": "WASM heap",
     "gpu_buffers": "GPU buffers",
+    "other_gpu_buffers": "GPU buffers, without kept states",
     "gpu_bytes": "bytes in GPU buffers",
     "kept_states": "kept states",
 }
@@ -142,6 +146,7 @@ def measure(page: ProbedPage, questions: Sequence[Question], plan: Plan, added: 
     state_bytes = page.evaluate("(engine) => engine.states()")[-1]["bytes"]
     page.restart(state_bytes * plan.kept, added)
     memory = Memory(page)
+    layers = page.bundle.model["shape"]["layers"]
     began, kept = time.monotonic(), 0
     rows = []
     for start in range(0, len(calls), plan.sample):
@@ -151,8 +156,9 @@ def measure(page: ProbedPage, questions: Sequence[Question], plan: Plan, added: 
         decisions = (start + len(chunk)) * plan.per_group
         held = asdict(memory.read())
         states = sum(state["bytes"] for state in done["states"])
-        # On a GPU the states are in its buffers, not in typed arrays.
+        # On a GPU the states are in its buffers, one for the keys and one for the values of each layer; else in arrays.
         in_arrays = states if page.info["device"] == "wasm" else 0
+        buffers = 0 if page.info["device"] == "wasm" else 2 * layers * len(done["states"])
         rows.append(
             {
                 "decisions": decisions,
@@ -160,6 +166,7 @@ def measure(page: ProbedPage, questions: Sequence[Question], plan: Plan, added: 
                 **held,
                 "kept_states": states,
                 "other_buffers": held["worker_buffers"] - in_arrays,
+                "other_gpu_buffers": held["gpu_buffers"] - buffers,
             }
         )
         print(f"{decisions} decisions: {_row_text(rows[-1])}", file=sys.stderr, flush=True)
@@ -221,7 +228,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         len(names), 1, figsize=(7, 1.3 * len(names)), sharex=True, squeeze=False, layout="constrained"
     )
     for axes, name in zip(panels[:, 0], names, strict=True):
-        scale = 1 if name == "gpu_buffers" else 1e6
+        scale = 1 if name in COUNTS else 1e6
         axes.plot([row["decisions"] for row in rows], [row[name] / scale for row in rows], ".-")
         axes.axvspan(0, result["warm_up_decisions"], color="0.93")
         axes.set_title(WORDS[name] + ("" if scale == 1 else ", MB"), fontsize=9, loc="left")
@@ -251,7 +258,7 @@ def summarise(result: Mapping[str, Any]) -> str:
             continue
         amount = (
             f"{one['before']}, then {one['change']:+d}"
-            if name == "gpu_buffers"
+            if name in COUNTS
             else f"{one['before'] / 1e6:.3f} MB, then {one['change'] / 1e6:+.3f} MB"
             f" ({one['per_decision']:+.0f} bytes a decision)"
         )
@@ -264,7 +271,7 @@ def summarise(result: Mapping[str, Any]) -> str:
 
 def _row_text(row: Mapping[str, Any]) -> str:
     parts = [
-        f"{WORDS[name]} {row[name]}" if name == "gpu_buffers" else f"{WORDS[name]} {row[name] / 1e6:.3f} MB"
+        f"{WORDS[name]} {row[name]}" if name in COUNTS else f"{WORDS[name]} {row[name] / 1e6:.3f} MB"
         for name in WORDS
         if row[name]
     ]

@@ -138,7 +138,7 @@ def rows(**figures: list[int]) -> list[dict[str, Any]]:
         ({"other_buffers": [2 * 10**8] * 4 + [204_100_000]}, False),
         ({"wasm_heap": [10**7, 2 * 10**7, 2 * 10**7, 2 * 10**7, 2 * 10**7]}, True),
         ({"wasm_heap": [10**7, 10**7, 10**7, 10**7, 10**7 + 65536]}, False),
-        ({"gpu_buffers": [5, 7, 7, 8, 7]}, False),
+        ({"other_gpu_buffers": [5, 7, 7, 8, 7]}, False),
     ],
 )
 def test_flat_by_hand(figures: dict[str, list[int]], flat: bool) -> None:
