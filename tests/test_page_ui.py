@@ -348,7 +348,7 @@ def test_a_question_that_fails_does_not_stop_the_others(page: Page, dist_url: st
     expect(page.get_by_role("alert")).to_have_count(2)
     for question_id in ("channel", "locked_out"):
         assert sum(probabilities(card(page, question_id))) == pytest.approx(1, abs=1e-6)
-    assert int(stat(page, "tokensRun").inner_text()) > 50
+    assert int(stat(page, "tokensRun").inner_text()) > 20
 
     # A text that is too long: said with both lengths, and the answers that are there stay.
     page.get_by_label("The text to decide about").fill("word " * 20_000)
