@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser, devices: Sequence[str]) -> No
     )
 
 
-def find_bundle(args: argparse.Namespace) -> Path:
-    """The bundle that the arguments name, or one built (or kept from before) for format and layers."""
+def find_bundle(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Path:
+    """The bundle that the arguments name, or one of `model` built (or kept from before) for format and layers."""
     if args.bundle is None:
         layers = "" if args.layers is None else f"-{args.layers}-layers"
-        out = BUNDLES / f"{DEFAULT_MODEL}-{args.format}{layers}"
-        return build(out, formats=(args.format,), layers=args.layers)
+        out = BUNDLES / f"{model}-{args.format}{layers}"
+        return build(out, model, (args.format,), args.layers)
     bundle: Path = args.bundle
     if args.layers is not None:
         found = Bundle.open(bundle).model["shape"]["layers"]

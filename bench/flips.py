@@ -1,7 +1,8 @@
 """How often does an answer change when a question's options are listed in reverse?
 
 Asks a hundred questions about ten texts of different domains, each as given and reversed: in a single order of the
-options, averaged over several orders, and by the bundle's own readout.
+options, averaged over several orders, and by the bundle's own readout. Without --bundle it asks the stock model, since
+letters in a list are for models that are not tuned.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import common
+from pybuild.sources import STOCK_MODEL
 from typedecide.evaluation import listed
 from typedecide.native import NativeEngine
 from typedecide.orderings import Level
@@ -88,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure, publish, draw and return the results."""
     texts = read_texts()
-    bundle = common.find_bundle(args)
+    bundle = common.find_bundle(args, STOCK_MODEL)
     with common.open_engine(args, bundle) as engine:
         result = measure(engine, texts[:QUICK_TEXTS] if args.quick else texts)
     path = common.publish(args, result, summarise(result))

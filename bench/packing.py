@@ -1,7 +1,8 @@
 """What does it cost to ask many questions, in many orders of their options, packed into few runs?
 
-Asks the same questions three ways by turns: full prompts, one suffix after another, and packed; and reports the
-largest difference between a packed answer's option probabilities and those that the full prompts give.
+Asks the same questions by letters, the readout that has orders, in three ways by turns: full prompts, one suffix after
+another, and packed; and reports the largest difference between a packed answer's option probabilities and those that
+the full prompts give.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Is a question answered against the kept prefix as it is from the whole prompt, and how much faster?
 
-Scores the sample's questions both ways and reports the largest difference of an option's probability.
+Scores the sample's questions both ways, by letters in one order, and reports the largest difference of an option's
+probability.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
 from pybuild.quantize import DEFAULT_FORMAT, FORMATS
-from pybuild.sources import DECIDE_MODEL, DEFAULT_MODEL, MODELS, cut, load_source
+from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL, cut, load_source
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
 from typedecide.calibration import Calibration
@@ -66,7 +66,8 @@ def build(
     """Build a bundle into the folder `out`, and return it.
 
     Args:
-        source: a packaged model's name, a Hugging Face folder, a GGUF file or a hub id.
+        source: the default or the stock model's name, a folder with an adapter, a Hugging Face folder, a GGUF file or
+            a hub id.
         formats: weight formats to include; the first one is the default.
         layers: keep only the first layers (for tests on slow devices); None keeps all.
         context: positions; None keeps the model's own number.
@@ -332,7 +333,7 @@ def add_parser(subparsers: Any) -> None:
         parser.add_argument(
             "--model",
             default=DEFAULT_MODEL,
-            help=f"{DEFAULT_MODEL} (default), {DECIDE_MODEL} (the same, tuned), an adapter's folder,"
+            help=f"{DEFAULT_MODEL} (default), {STOCK_MODEL} (the same, not tuned), an adapter's folder,"
             " a Hugging Face folder, a GGUF file or a hub id",
         )
         parser.add_argument("--layers", type=int, help="keep only the first layers of the model (for tests)")

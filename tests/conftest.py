@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from pybuild.bundle import build
 from pybuild.graph import POINTER
+from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium
 from typedecide.static_server import StaticServer
 
@@ -33,13 +34,19 @@ def dist() -> Path:
 @pytest.fixture(scope="session")
 def dist_fp32() -> Path:
     """The default model in fp32."""
-    return build(BUNDLES / "smollm2-135m-instruct-fp32", formats=("fp32",), quiet=True)
+    return build(BUNDLES / f"{DEFAULT_MODEL}-fp32", formats=("fp32",), quiet=True)
 
 
 @pytest.fixture(scope="session")
 def dist_fp32_4l() -> Path:
     """The default model's first four layers in fp32: what the software WebGPU adapter can run in a test."""
-    return build(BUNDLES / "smollm2-135m-instruct-fp32-4-layers", formats=("fp32",), layers=4, quiet=True)
+    return build(BUNDLES / f"{DEFAULT_MODEL}-fp32-4-layers", formats=("fp32",), layers=4, quiet=True)
+
+
+@pytest.fixture(scope="session")
+def dist_stock() -> Path:
+    """The stock model in fp32: no pointer, read by option texts, worked examples before every text."""
+    return build(BUNDLES / f"{STOCK_MODEL}-fp32", source=STOCK_MODEL, formats=("fp32",), quiet=True)
 
 
 @pytest.fixture(scope="session")

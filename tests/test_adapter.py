@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from pybuild.adapter import FACTS, TENSORS, MergedWeights, read_adapter, write_adapter
 from pybuild.graph import POINTER, Decoder
-from pybuild.sources import DECIDE_MODEL, DEFAULT_MODEL, Source, SourceError, load_source
+from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL, Source, SourceError, load_source
 from tests.conftest import FIXTURES
 
 LAYER = "model.layers.0.mlp.down_proj"
@@ -50,6 +51,27 @@ def test_a_folder_with_an_adapter_is_a_source(tmp_path: Path, base: Source) -> N
     source = load_source(str(write(tmp_path / "mine", base)))
     assert (source.name, source.config, source.tokenizer) == ("mine", base.config, base.tokenizer)
     assert POINTER in source.weights.names()
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        (None, "MIT, adapter: not stated"),
+        ("---\nlicense: apache-2.0\n---\n", "MIT, adapter: Apache-2.0"),
+        ("---\nlicense: mit\n---\n", "MIT"),
+    ],
+)
+def test_the_licences_of_base_and_adapter(
+    tmp_path: Path, base: Source, card: str | None, licence: str
+) -> None:
+    folder = write(tmp_path / "adapter", base)
+    facts = json.loads((folder / FACTS).read_text())
+    stock = Path(shutil.copytree(FIXTURES / "llama", tmp_path / "base"))
+    (stock / "README.md").write_text("---\nlicense: mit\n---\n")
+    (folder / FACTS).write_text(json.dumps({**facts, "base": str(stock)}))
+    if card is not None:
+        (folder / "README.md").write_text(card)
+    assert load_source(str(folder)).licence == licence
 
 
 def test_the_origin_changes_with_either_file(tmp_path: Path, base: Source) -> None:
@@ -101,8 +123,8 @@ def test_an_adapter_for_layers_that_the_base_lacks(tmp_path: Path, base: Source)
 
 
 def test_the_tuned_default_is_the_stock_model_with_a_pointer() -> None:
-    stock, tuned = load_source(DEFAULT_MODEL), load_source(DECIDE_MODEL)
-    assert tuned.name == DECIDE_MODEL and tuned.tokenizer == stock.tokenizer
+    stock, tuned = load_source(STOCK_MODEL), load_source(DEFAULT_MODEL)
+    assert tuned.name == DEFAULT_MODEL and tuned.tokenizer == stock.tokenizer
     assert set(tuned.weights.names()) - set(stock.weights.names()) == {POINTER}
     name = "model.layers.0.self_attn.q_proj.weight"
     assert not np.array_equal(tuned.weights.get(name), stock.weights.get(name))

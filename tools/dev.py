@@ -149,7 +149,7 @@ def demo(serve_after: bool, serve_arguments: Sequence[str]) -> None:
 
 
 def evaluate(arguments: Sequence[str]) -> None:
-    """Measure the stock and the tuned default model on held-out data: table, report and results."""
+    """Measure the stock model and the default one, tuned from it, on held-out data: table, report and results."""
     models = [part for name in EVALUATED for part in ("--model", name)]
     out = {
         "--limit": "50",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pybuild.sources import DEFAULT_MODEL
+from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL
 from typedecide.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--base", default=DEFAULT_MODEL, help="the model to tune, as in `bundle --model`")
-    add("--out", type=Path, default=ROOT / "models" / "smollm2-135m-decide", help="folder of the adapter")
+    add("--base", default=STOCK_MODEL, help="the model to tune, as in `bundle --model`")
+    add("--out", type=Path, default=MODELS / DEFAULT_MODEL, help="folder of the adapter")
     add("--work", type=Path, default=ROOT / "build" / "tune", help="folder of checkpoint and log")
     add("--resume", action="store_true", help="go on from the checkpoint in --work")
     add(

@@ -109,6 +109,7 @@ function factList(info) {
   /** @type {[string, string][]} */
   const rows = [
     [facts.model, String(info.model.name)],
+    [facts.licence, String(info.model.licence)],
     [facts.format, info.format],
     [facts.device, S.devices[info.device]],
     [facts.candidate, info.candidate],

@@ -198,6 +198,7 @@ export const S = {
   panelNone: "Nothing is loaded yet: this shows what the model runs on once it is.",
   facts: {
     model: "Model",
+    licence: "Licence of the model",
     format: "Weight format",
     device: "Device",
     candidate: "Way of running it",
