@@ -39,8 +39,8 @@ def golden_cases(
     """The cases, hardest first: sequences below and above 32 tokens, with a past, packed; options as a set.
 
     `S >= 32` is where grouped-query kernels go wrong on adapters with subgroups of 4. `pointer`: whether the model has
-    a pointer, which the last case reads. Of a `shallow` one the cases also name the tokens of the anchor: none, many, and
-    one, so that a text is prefilled with nothing to send to the upper layers.
+    a pointer, which the last case reads. Of a `shallow` one the cases also name the tokens of the anchor: none, many,
+    and one, so that a text is prefilled with nothing to send to the upper layers.
     """
     ids = tokenizer.encode(_TEXT)
     if len(ids) < 82:

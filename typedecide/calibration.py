@@ -46,8 +46,8 @@ class Applied:
 class Calibration:
     """A document that was checked, and what of it is used.
 
-    name, origin, shallow, format, prompt: the model that it was made with, as that bundle's manifest says it; `shallow` is
-        None where it was not.
+    name, origin, shallow, format, prompt: the model that it was made with, as that bundle's manifest says it; `shallow`
+        is None where it was not.
     readout: what was read; of the `labels` readout in which `orderings` with which `budget` (None: another readout).
     temperatures: by kind of question; kinds that are missing are not calibrated.
     alpha, threshold: an answer abstains where its highest probability is not above `threshold`, which was set for the

@@ -32,8 +32,8 @@ class Suffix:
     place `reads[j]` of `ids`; or, of a joined suffix (`branches` behind the stem `ids`, and `tail` behind them all),
     the projections of the last token of each branch and of the tail: [(branches + 1) * width], row by row.
 
-    Of a whole prompt, `hidden` are from where to before where in `ids` the upper layers of a shallow model see no token:
-    the text behind the anchor.
+    Of a whole prompt, `hidden` says from where to before where in `ids` the upper layers of a shallow model see no
+    token: the text behind the anchor.
     """
 
     ids: Sequence[int]

@@ -23,8 +23,8 @@ DEFAULT_ANCHOR = "instruction"
 class Shallow:
     """How a model is shallow: all tokens go through its first `k` layers, the anchor and questions through all.
 
-    `agreement` is the share of answers, from 0 to 1, that are those of the whole model on held-out texts; None where that
-    was not measured.
+    `agreement` is the share of answers, from 0 to 1, that are those of the whole model on held-out texts; None where
+    that was not measured.
     """
 
     k: int
