@@ -30,10 +30,13 @@ from tests.conftest import BUNDLES, FIXTURES, ROOT
 from tests.test_engine_page import copy_bundle
 from tests.test_joined import JOINED, PREFIX, STEM, WithPointer, apart, check_page_engine, open_model
 from typedecide import model
+from typedecide.batch import Batch, Job, here
+from typedecide.batch_tables import open_table
 from typedecide.batches import WholePrompts
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibration
 from typedecide.errors import BundleError, UnsupportedError
+from typedecide.journal import Journal
 from typedecide.model import HIDDEN, BatchedModel, Cache, Suffix, tree_mask
 from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
@@ -404,6 +407,7 @@ def test_a_calibration_of_the_whole_model_is_refused(dist_pointer: Path, dist_po
 def test_the_command_line_says_so(dist_pointer_shallow: Path, tmp_path: Path) -> None:
     (tmp_path / "state.txt").write_text(TEXTS[0], "utf-8")
     (tmp_path / "questions.json").write_text('{"a": {"type": "noul", "criteria": "Angry?"}}', "utf-8")
+    (tmp_path / "texts.csv").write_text(f'text\n"{TEXTS[0]}"\n', "utf-8")
     told = "shallow: texts go through 2 of 3 layers (anchor: instruction; agreement with the whole model: not"
     files = ["--state", str(tmp_path / "state.txt"), "--questions", str(tmp_path / "questions.json")]
     for command in (["decide", *files, "--device", "native"], ["info"]):
@@ -416,3 +420,12 @@ def test_the_command_line_says_so(dist_pointer_shallow: Path, tmp_path: Path) ->
             check=False,
         )
         assert done.returncode == 0 and told in done.stdout, done.stdout + done.stderr
+    questions = {"a": QUESTIONS["angry"]}
+    job = Job(dist_pointer_shallow, questions)
+    table, out = open_table(tmp_path / "texts.csv", "text"), tmp_path / "out.jsonl"
+    with Journal(tmp_path / "journal") as journal:
+        batch = Batch(job, job.plan(), table, out, journal)
+        assert len([*batch.run(here(job))]) == 1
+        batch.finish()
+    (row,) = map(json.loads, out.read_text("utf-8").splitlines())
+    assert json.loads(row["a.x_shallow"]) == {"k": K, "anchor": "instruction", "agreement": None}
