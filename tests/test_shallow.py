@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from playwright.sync_api import Page, expect
 
 from pybuild import verify
 from pybuild.bundle import build as build_bundle
@@ -43,6 +44,7 @@ from typedecide.page import PageEngine
 from typedecide.questions import Choice, Noul, Question, Score
 from typedecide.results import DecisionEngine
 from typedecide.shallow import ANCHORS, Shallow
+from typedecide.static_server import StaticServer
 
 LIMIT = 1e-5
 K = 2
@@ -429,3 +431,12 @@ def test_the_command_line_says_so(dist_pointer_shallow: Path, tmp_path: Path) ->
         batch.finish()
     (row,) = map(json.loads, out.read_text("utf-8").splitlines())
     assert json.loads(row["a.x_shallow"]) == {"k": K, "anchor": "instruction", "agreement": None}
+
+
+def test_the_page_says_so(page: Page, dist_pointer_shallow: Path) -> None:
+    with StaticServer(dist_pointer_shallow) as server:
+        page.goto(server.url)
+        panel = page.locator("details.panel")
+        panel.locator("summary").click()
+        told = "the text is read by 2 of 3 layers (anchor: instruction); agreement with the whole model: not measured"
+        expect(panel).to_contain_text(told, timeout=60_000)

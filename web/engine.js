@@ -61,7 +61,7 @@ const LOSS_MS = 500;
  *   ends at `total` tokens; null where the runtime makes them
  * @property {(total: number, results: Record<string, Tensor>) => void} commit take over what a kept run wrote
  * @property {(total: number) => void} reserve make room for `total` tokens that will be kept
- * @property {(total: number) => void} open make room for a run that ends at `total` tokens
+ * @property {(total: number) => void} fit make room for a run that ends at `total` tokens
  * @property {() => void} finish no more tokens will be kept
  * @property {(other: Part) => void} extend start as a copy of another part of the same layers
  * @property {() => void} release
@@ -317,7 +317,7 @@ export class Engine {
     /** For each part, how many tokens run and how many of them are kept. */
     const spans = [{ count: ids.length, keep }, ...(up ? [{ count: up.rows.length, keep: up.keep }] : [])];
     const ends = spans.map(({ count }, i) => cache.parts[i].length + count);
-    cache.parts.forEach((part, i) => part.open(ends[i]));
+    cache.parts.forEach((part, i) => part.fit(ends[i]));
     /** @type {Record<string, Tensor>} */
     const feeds = {
       input_ids: this.#integers("int64", ids, [1, ids.length]),
@@ -512,32 +512,32 @@ function heapPart(ort, shape, names) {
   /** @type {Record<string, Tensor>} */
   let past = named("past", names, () => new ort.Tensor("float32", new Float32Array(0), dims));
   /** @type {Part} */
-  const cache = {
+  const part = {
     holders: 1,
     length: 0,
     get bytes() {
-      return cache.length * names.length * valueBytes(shape);
+      return part.length * names.length * valueBytes(shape);
     },
     feeds: () => past,
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
     commit: (total, results) => {
       past = named("past", names, (i) => firstSlots(ort, results[`present.${names[i]}`], total));
-      cache.length = total;
+      part.length = total;
     },
     reserve: () => {},
-    open: () => {},
+    fit: () => {},
     finish: () => {},
     extend: (other) => {
       // Tensors are never written to: two caches may share them.
       past = other.feeds();
-      cache.length = other.length;
+      part.length = other.length;
     },
     release: () => {
       past = {};
-      cache.length = 0;
+      part.length = 0;
     },
   };
-  return cache;
+  return part;
 }
 
 /**
@@ -561,9 +561,9 @@ function firstSlots(ort, tensor, slots) {
 /** @typedef {Part & {source: {buffers: GPUBuffer[], step: number}}} BufferPart */
 
 /**
- * Keys and values in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which therefore
- * survives any number of scoring runs, also where caches share it; the explicit graph reads one set of buffers and
- * writes another.
+ * Keys and values in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which
+ * therefore survives any number of scoring runs, also where caches share it; the explicit graph reads one set of buffers
+ * and writes another.
  * @param {Ort} ort
  * @param {Shape} shape
  * @param {readonly string[]} names
@@ -609,7 +609,7 @@ function bufferPart(ort, shape, names, device, inPlace) {
    */
   const grow = (wanted) => {
     const larger = allocate(wanted);
-    copy(current, slots, larger, wanted, cache.length);
+    copy(current, slots, larger, wanted, part.length);
     destroy(current);
     current = larger;
     slots = wanted;
@@ -636,7 +636,7 @@ function bufferPart(ort, shape, names, device, inPlace) {
   };
 
   /** @type {BufferPart} */
-  const cache = {
+  const part = {
     holders: 1,
     length: 0,
     get bytes() {
@@ -644,11 +644,11 @@ function bufferPart(ort, shape, names, device, inPlace) {
     },
     /** Buffers, and how many positions apart their heads lie: what another part copies. */
     get source() {
-      return { buffers: current, step: inPlace ? slots : cache.length };
+      return { buffers: current, step: inPlace ? slots : part.length };
     },
     feeds: () => {
       if (inPlace) return tensors("past", current, slots);
-      return cache.length === 0 ? empty() : tensors("past", current, cache.length);
+      return part.length === 0 ? empty() : tensors("past", current, part.length);
     },
     fetches: (total, keep) => {
       if (inPlace) return tensors("present", current, slots);
@@ -656,16 +656,16 @@ function bufferPart(ort, shape, names, device, inPlace) {
     },
     commit: (total) => {
       if (!inPlace) [current, spare] = [spare, current];
-      cache.length = total;
+      part.length = total;
     },
     reserve: (total) => {
-      if (inPlace) cache.open(total);
+      if (inPlace) part.fit(total);
       else if (total > 0) {
         slots = stepped(total);
         [current, spare] = [allocate(slots), allocate(slots)];
       }
     },
-    open: (total) => {
+    fit: (total) => {
       if (inPlace && stepped(total) > slots) grow(stepped(total));
     },
     finish: () => {
@@ -675,14 +675,14 @@ function bufferPart(ort, shape, names, device, inPlace) {
     extend: (other) => {
       const { buffers, step } = /** @type {BufferPart} */ (other).source;
       copy(buffers, step, current, inPlace ? slots : other.length, other.length);
-      cache.length = other.length;
+      part.length = other.length;
     },
     release: () => {
       destroy([...current, ...spare]);
-      [current, spare, slots, cache.length] = [[], [], 0, 0];
+      [current, spare, slots, part.length] = [[], [], 0, 0];
     },
   };
-  return cache;
+  return part;
 }
 
 /**
