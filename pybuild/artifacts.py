@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from pybuild import drift, golden, quantize
-from pybuild.graph import POINTER, Decoder, UnsupportedModelError, Variant, build, weight_names
+from pybuild.graph import (
+    POINTER,
+    Decoder,
+    UnsupportedModelError,
+    Variant,
+    build,
+    shallow_layers,
+    weight_names,
+)
 from pybuild.labels import find_labels
 from pybuild.profiles import (
     POINTER_ANSWER,
@@ -36,6 +44,7 @@ from typedecide.model import NativeModel, Shape
 from typedecide.native import TextTokenizer
 from typedecide.prompt import Prompt, PromptSpec
 from typedecide.readouts import readouts
+from typedecide.shallow import DEFAULT_ANCHOR, Shallow, anchor_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,7 +73,7 @@ _CODE = (
     *("graph.py", "labels.py", "layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
     *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
     *("../typedecide/pointer.py", "../typedecide/questions.py", "../typedecide/readout.py"),
-    "../typedecide/readouts.py",
+    *("../typedecide/readouts.py", "../typedecide/shallow.py"),
 )
 """Files that decide what a built model is."""
 
@@ -80,13 +89,32 @@ class Built:
 
 
 class ModelBuild:
-    """Builds the formats of one model. `context` is the number of positions, None for the model's own."""
+    """Builds the formats of one model.
 
-    def __init__(self, source: Source, context: int | None, steps: Steps, force: bool = False) -> None:
+    Args:
+        context: the number of positions, None for the model's own.
+        force: build what is there already.
+        shallow: the layers that texts go through; None for all.
+        anchor: of a shallow model.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        context: int | None,
+        steps: Steps,
+        force: bool = False,
+        shallow: int | None = None,
+        anchor: str = DEFAULT_ANCHOR,
+    ) -> None:
         self.source, self.steps, self.force = source, steps, force
         self.decoder = Decoder.from_config(source.config)
         self.context = min(context or self.decoder.positions, self.decoder.positions)
-        self.shape = Shape(self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context)
+        cut = shallow_layers(self.decoder, shallow)
+        self.shallow = None if cut is None else Shallow(cut, anchor)
+        self.shape = Shape(
+            self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context, cut
+        )
         self.pointer_width = _pointer_width(source, self.decoder)
         self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
         self.tokenizer = TextTokenizer(self.tokenizer_json)
@@ -99,6 +127,7 @@ class ModelBuild:
             "labels": self.labels,
         }
         self.prompt = Prompt(PromptSpec.from_manifest(manifest))
+        self.anchor = anchor_tokens(anchor, self.prompt.head_ids(self.tokenizer))
         known = readouts(manifest, self.tokenizer)
         # The option texts' readout would need blank evidence beside each prompt; letters show a format's cost as well.
         self.readout = known.get("pointer", known["labels"])
@@ -112,6 +141,7 @@ class ModelBuild:
             "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
             "context": self.context,
             "prompt": self.prompt_spec,
+            "shallow": self.shallow and self.shallow.to_dict(),
             "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
             "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         }
@@ -144,14 +174,19 @@ class ModelBuild:
         with self.steps.step(f"{name}: graphs", len(GRAPHS)) as advance:
             for variant in GRAPHS:
                 graphs[variant] = f"{variant}-{name}.onnx"
-                (folder / graphs[variant]).write_bytes(build(self.decoder, layout, variant))
+                (folder / graphs[variant]).write_bytes(
+                    build(self.decoder, layout, variant, self.shape.shallow)
+                )
                 advance()
         data = {file: (folder / file).read_bytes() for file, _ in layout.files()}
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
             with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
-                found = drift.probabilities(model, self.prompt, self.readout, self.tokenizer, advance)
+                found = drift.probabilities(
+                    model, self.prompt, self.readout, self.tokenizer, self.anchor, advance
+                )
             labels = [label["id"] for label in self.labels]
-            cases = golden.golden_cases(model, self.tokenizer, labels, self.pointer_width is not None)
+            has_pointer, shallow = self.pointer_width is not None, self.shallow is not None
+            cases = golden.golden_cases(model, self.tokenizer, labels, has_pointer, shallow)
         facts = {
             "graphs": graphs,
             "data": [self._shards(folder, file, size) for file, size in layout.files()],

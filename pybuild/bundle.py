@@ -34,6 +34,7 @@ from typedecide.inputs import read_json
 from typedecide.options import readouts_of
 from typedecide.orderings import DEFAULT_BUDGET
 from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
+from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR
 
 WEB = ROOT / "web"
 
@@ -62,6 +63,8 @@ def build(
     force: bool = False,
     quiet: bool = False,
     calibration: Path | Literal[False] | None = None,
+    shallow: int | None = None,
+    anchor: str | None = None,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
 
@@ -75,15 +78,22 @@ def build(
         quiet: no progress on standard error.
         calibration: a file that `python -m typedecide calibrate` wrote for this model and one of the formats, or False
             for none; None takes the one that comes with the model, where one of the formats is its own.
+        shallow: the layers that texts go through; None, or as many as the model has: all.
+        anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
+            `instruction` (those before every text); None takes the last.
     """
     for name in formats:
         if name not in FORMATS:
             raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
+    if anchor is not None and shallow is None:
+        raise UnsupportedError(
+            f"the anchor {anchor!r} is for shallow models: say --shallow too", anchor=anchor
+        )
     loaded = load_source(source)
     if layers is not None:
         loaded = cut(loaded, layers)
     with Steps(quiet) as steps:
-        model = ModelBuild(loaded, context, steps, force)
+        model = ModelBuild(loaded, context, steps, force, shallow, anchor or DEFAULT_ANCHOR)
         built = {name: model.format(name) for name in dict.fromkeys(formats)}
         taken = _calibration(calibration, model, list(built))
         inputs = _inputs(model, built, taken)
@@ -110,6 +120,8 @@ def _calibration(
             format=found.format,
             formats=[*formats],
         )
+    if given is None and found.shallow is None and model.shallow is not None:
+        return None
     manifest = {"model": _model_facts(model), "prompt": model.prompt_spec}
     try:
         found.check(manifest, found.format)
@@ -206,6 +218,7 @@ def _model_facts(model: ModelBuild) -> dict[str, Any]:
         },
         "control_ids": list(model.source.control_ids),
         **({} if model.pointer_width is None else {"pointer_width": model.pointer_width}),
+        **({} if model.shallow is None else {"shallow": model.shallow.spec}),
     }
 
 
@@ -322,6 +335,19 @@ def add_parser(subparsers: Any) -> None:
         help="temperatures and a threshold for abstaining, by `python -m typedecide calibrate` (default: those that"
         " come with the model)",
     )
+    bundle.add_argument(
+        "--shallow",
+        type=int,
+        metavar="K",
+        help="texts go through the first K layers only, and questions through all: a faster, smaller approximation"
+        " (default: all layers)",
+    )
+    bundle.add_argument(
+        "--anchor",
+        choices=ANCHORS,
+        help="what all layers of a shallow model see of the prompt before a question: nothing, its first token, or all"
+        f" that stands before every text (default: {DEFAULT_ANCHOR})",
+    )
     bundle.set_defaults(func=run)
     formats = subparsers.add_parser(
         "formats",
@@ -350,6 +376,8 @@ def run(args: argparse.Namespace) -> int:
         args.context,
         args.force,
         calibration=_calibration_argument(args.calibration),
+        shallow=args.shallow,
+        anchor=args.anchor,
     )
     manifest = json.loads((out / MANIFEST).read_text("utf-8"))
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}

@@ -30,15 +30,19 @@ def probabilities(
     prompt: Prompt,
     readout: Readout,
     tokenizer: Tokenizer,
+    anchor: int,
     advance: Callable[[], None] = lambda: None,
 ) -> Probabilities:
-    """Option probabilities of every (state, question), states outermost, by a readout of one suffix a question."""
+    """Option probabilities of every (state, question), states outermost, by a readout of one suffix a question.
+
+    `anchor`: tokens of a shallow model's anchor.
+    """
     fixed = json.loads(PROMPTS.read_text("utf-8"))
     questions = list(parse_questions(fixed["questions"]).values())
     result: list[Sequence[float]] = []
     for state in fixed["states"]:
         prefix = prompt.state_prefix_ids(tokenizer, state)
-        cache = model.prefill(prefix)
+        cache = model.prefill(prefix, anchor=anchor)
         suffixes = [one for question in questions for one in readout.suffixes(state, prefix, question, 0)]
         found, _ = model.score(cache, suffixes)
         for question, one in zip(questions, found, strict=True):

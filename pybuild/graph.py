@@ -16,9 +16,16 @@ Outputs:
 The `batched` variant runs B prompts without a cache, padded to S tokens: input_ids and position_ids are [B, S], mask is
 [B, 1, S, S], `rows` are places among all B * S tokens, and there is neither past nor present.
 
+A *shallow* graph has layers 0 to k - 1 run all S tokens, and the layers above only the U tokens of them that are sent
+up: these have a past of their own, of Pu tokens (Tu = Pu + U). It takes further inputs:
+    up_rows int64 [U] (places among the S tokens; at least one), up_mask float [1, 1, U, Tu];
+    the `gqa` variant also takes up_seqlens_k int32 [1] = Tu - 1 and up_total_sequence_length int32 [1] = Tu.
+P and T are Pu and Tu in past.{i} and present.{i} from layer k on, and `rows` are places among the tokens that are sent
+up. The `batched` variant sends all tokens up, and takes up_mask [B, 1, S, S] for the layers from k on.
+
 The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
 rows that need a log-probability, and for no others. In the last layer all tokens leave keys and values, and only the
-rows that are read go further.
+rows that are read go further; in layer k - 1 of a shallow graph, those that are sent up.
 """
 
 from __future__ import annotations
@@ -204,7 +211,7 @@ POINTER = "pointer.weight"
 """The weights of a trained pointer readout, [pointer_width, hidden], where a model has them."""
 
 
-def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
+def build(decoder: Decoder, layout: Layout, variant: Variant, shallow: int | None = None) -> bytes:
     """The serialised ONNX model; weights stay in the layout's external data files.
 
     Args:
@@ -212,14 +219,28 @@ def build(decoder: Decoder, layout: Layout, variant: Variant) -> bytes:
         layout: where each stored tensor lies.
         variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside), `explicit` (MatMul and Softmax), or `batched`
             (as explicit, for whole prompts in batches).
+        shallow: k, the layers that all tokens go through; None, or as many as there are: the plain graph.
+
+    Raises:
+        UnsupportedModelError: `shallow` is not from 1 to the number of layers.
     """
+    cut = shallow_layers(decoder, shallow) or decoder.layers
     graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
-    _Forward(decoder, layout, variant, GraphBuilder(graph)).run()
+    _Forward(decoder, layout, variant, cut, GraphBuilder(graph)).run()
     for node in graph:
         node.metadata_props.clear()
         node.meta.clear()
     model = ir.Model(graph, ir_version=10, producer_name="typedecide")
     return ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+
+
+def shallow_layers(decoder: Decoder, shallow: int | None) -> int | None:
+    """The layers that all tokens go through, where these are not all; UnsupportedModelError where there are no such."""
+    if shallow is not None and not 1 <= shallow <= decoder.layers:
+        raise UnsupportedModelError(
+            f"shallow must be from 1 to the model's {decoder.layers} layers, not {shallow}", value=shallow
+        )
+    return None if shallow == decoder.layers else shallow
 
 
 Pair = tuple[ir.Value, ir.Value]
@@ -232,8 +253,10 @@ Attended = tuple[ir.Value, Pair]
 class _Forward:
     """One trace of the forward pass into a graph."""
 
-    def __init__(self, decoder: Decoder, layout: Layout, variant: Variant, builder: GraphBuilder) -> None:
-        self.d, self.layout, self.variant = decoder, layout, variant
+    def __init__(
+        self, decoder: Decoder, layout: Layout, variant: Variant, cut: int, builder: GraphBuilder
+    ) -> None:
+        self.d, self.layout, self.variant, self.cut = decoder, layout, variant, cut
         self.builder = builder
         self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
         # A batch's size in a Reshape: 0 keeps the one that is there.
@@ -258,6 +281,7 @@ class _Forward:
             self.total = self.builder.input("total_sequence_length", i32, [1])
         else:
             self.stacked_mask = self.stack(self.mask)
+        up_rows = self.up_inputs() if self.cut < d.layers else None
         past: list[Pair | None] = [None] * d.layers
         if not batched:
             past = [self.past(i) for i in range(d.layers)]
@@ -267,12 +291,15 @@ class _Forward:
         normed = self.norm(hidden, "model.layers.0.input_layernorm.weight")
         for i, old in enumerate(past):
             at, last = f"model.layers.{i}", i + 1 == d.layers
+            further = rows if last else up_rows if i + 1 == self.cut else None
             # A row of a batch sees the tokens of its own prompt only, so that rows are taken out after attention there.
-            early = last and not batched
-            attended, kv = self.attention(normed, f"{at}.self_attn", old, rows if early else None)
-            if last:
-                hidden = op.Gather(self.flat(hidden), rows, axis=1)
-                attended = attended if early else op.Gather(self.flat(attended), rows, axis=1)
+            early = None if batched else further
+            attended, kv = self.attention(normed, f"{at}.self_attn", old, early)
+            if further is not None:
+                hidden = op.Gather(self.flat(hidden), further, axis=1)
+                attended = op.Gather(self.flat(attended), further, axis=1) if early is None else attended
+            if i + 1 == self.cut and not last:
+                self.go_up(up_rows)
             hidden, normed = self.add_norm(hidden, attended, f"{at}.post_attention_layernorm.weight")
             fed = self.feed_forward(normed, f"{at}.mlp")
             following = "model.norm" if last else f"model.layers.{i + 1}.input_layernorm"
@@ -291,12 +318,37 @@ class _Forward:
             self.builder.add_output(output, name)
         for i, pair in enumerate([] if batched else present):
             for part, tensor in zip(("key", "value"), pair, strict=True):
-                tensor.dtype, tensor.shape = f32, ir.Shape([1, d.kv_heads, "T", d.head_dim])
+                tokens = "T" if i < self.cut else "Tu"
+                tensor.dtype, tensor.shape = f32, ir.Shape([1, d.kv_heads, tokens, d.head_dim])
                 self.builder.add_output(tensor, f"present.{i}.{part}")
+
+    def up_inputs(self) -> ir.Value | None:
+        """What the layers from the cut on take; the tokens that are sent up, None where all are."""
+        i64, f32, i32 = ir.DataType.INT64, ir.DataType.FLOAT, ir.DataType.INT32
+        if self.variant == "batched":
+            self.up_mask = self.builder.input("up_mask", f32, ["B", 1, "S", "S"])
+            return None
+        up_rows = self.builder.input("up_rows", i64, ["U"])
+        self.up_mask = self.builder.input("up_mask", f32, [1, 1, "U", "Tu"])
+        if self.variant == "gqa":
+            self.up_seqlens = self.builder.input("up_seqlens_k", i32, [1])
+            self.up_total = self.builder.input("up_total_sequence_length", i32, [1])
+        return up_rows
+
+    def go_up(self, up_rows: ir.Value | None) -> None:
+        """From here on the layers run the tokens that are sent up."""
+        self.mask = self.up_mask
+        if up_rows is not None:
+            self.positions = self.op.Gather(self.positions, up_rows, axis=1)
+        if self.variant == "gqa":
+            self.seqlens, self.total = self.up_seqlens, self.up_total
+        else:
+            self.stacked_mask = self.stack(self.mask)
 
     def past(self, i: int) -> Pair:
         """The inputs that hold a layer's cached keys and values."""
-        shape: list[int | str | None] = [1, self.d.kv_heads, "P", self.d.head_dim]
+        tokens = "P" if i < self.cut else "Pu"
+        shape: list[int | str | None] = [1, self.d.kv_heads, tokens, self.d.head_dim]
         key, value = (
             self.builder.input(f"past.{i}.{part}", ir.DataType.FLOAT, shape) for part in ("key", "value")
         )

@@ -23,7 +23,7 @@ from pybuild.weights import Weights
 from typedecide.batches import WholePrompts
 from typedecide.bundle import Bundle
 from typedecide.errors import UnsupportedError
-from typedecide.model import Suffix, Wanted, score_batches, tree_mask
+from typedecide.model import Suffix, Wanted, hide, score_batches, tree_mask
 from typedecide.orderings import Level
 from typedecide.packing import Run
 from typedecide.questions import Question
@@ -36,10 +36,13 @@ BUDGET = 8192
 
 
 class TorchModel:
-    """Whole prompts through the decoder that is also trained, without an adapter."""
+    """Whole prompts through the decoder that is also trained, without an adapter.
 
-    def __init__(self, decoder: Decoder, weights: Weights, device: str) -> None:
-        self.device = device
+    `shallow`: of a shallow model, the layers that see a prompt's `hidden` tokens.
+    """
+
+    def __init__(self, decoder: Decoder, weights: Weights, device: str, shallow: int | None = None) -> None:
+        self.device, self._shallow = device, shallow
         self._decoder = TorchDecoder(decoder, weights, rank=1, alpha=1, dtype=torch.float32).to(device).eval()
         for linear in self._decoder.linears():
             linear.enabled = False
@@ -64,13 +67,16 @@ class TorchModel:
         wanted = Wanted(
             prompts, [[start + row for row in run.rows[0]] for start, run in zip(starts, runs, strict=False)]
         )
-        visible = [torch.from_numpy(tree_mask(0, run.parents, run.joins)[0, 0] == 0) for run in runs]
+        masks = [tree_mask(0, run.parents, run.joins) for run in runs]
+        upper = [hide(mask, *prompt.hidden) for mask, prompt in zip(masks, prompts, strict=True)]
         reads = wanted.reads
         states = self._decoder(
             self._long([token for run in runs for token in run.ids]),
             self._long([depth for run in runs for depth in run.depths]),
-            [one.to(self.device) for one in visible],
+            self._visible(masks),
             self._long(reads.rows),
+            self._shallow,
+            self._visible(upper),
         )
         head = self._decoder.head
         found = {
@@ -80,6 +86,9 @@ class TorchModel:
         if self._pointer is not None:
             found["projections"] = states @ self._pointer.T
         return wanted.of({name: one.cpu().numpy() for name, one in found.items()})
+
+    def _visible(self, masks: Sequence[NDArray[np.float32]]) -> list[torch.Tensor]:
+        return [torch.from_numpy(mask[0, 0] == 0).to(self.device) for mask in masks]
 
     def _long(self, values: Sequence[int]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -104,7 +113,10 @@ class TorchEngine:
                 expected=source.origin,
             )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._model = TorchModel(Decoder.from_config(source.config), source.weights, device)
+        shallow = self.bundle.shallow
+        self._model = TorchModel(
+            Decoder.from_config(source.config), source.weights, device, shallow.k if shallow else None
+        )
         self._ways: dict[tuple[str | None, Level | None], WholePrompts] = {}
         self.info: Mapping[str, Any] = {
             "model": dict(self.bundle.model),
@@ -113,6 +125,7 @@ class TorchEngine:
             "candidate": f"torch-{device}",
             "threads": None,
             "calibration": None,
+            "shallow": shallow and shallow.facts(self.bundle.model["shape"]["layers"]),
         }
 
     def __enter__(self) -> Self:

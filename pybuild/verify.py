@@ -299,8 +299,9 @@ def _running(bundle: Bundle, format: Format, variant: str) -> Iterator[Score]:
             yield behind_cache(engine.model)
         return
     with batches.open_batched(bundle, format.name) as model:
-        yield lambda prefix, suffixes: model.score(
-            [replace(one, ids=[*prefix, *one.ids]) for one in suffixes], batches.BUDGET
+        yield lambda prefix, suffixes, anchor: model.score(
+            [replace(one, ids=[*prefix, *one.ids], hidden=(anchor, len(prefix))) for one in suffixes],
+            batches.BUDGET,
         )
 
 

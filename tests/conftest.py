@@ -55,7 +55,13 @@ def dist_pointer() -> Path:
     return build_pointer_bundle()
 
 
-def build_pointer_bundle() -> Path:
+@pytest.fixture(scope="session")
+def dist_pointer_shallow() -> Path:
+    """The same model, whose texts go through two of its three layers."""
+    return build_pointer_bundle("-shallow", shallow=2, anchor="instruction")
+
+
+def build_pointer_bundle(suffix: str = "", **options: Any) -> Path:
     """The llama fixture with a pointer and positions for the drift prompts, as a bundle."""
     folder = BUNDLES / "tiny-pointer-model"
     shutil.copytree(FIXTURES / "llama", folder, dirs_exist_ok=True)
@@ -65,7 +71,8 @@ def build_pointer_bundle() -> Path:
     tensors = load_file(folder / "model.safetensors")
     pointer = np.random.default_rng(4).normal(0, 0.1, (17, config["hidden_size"]))
     save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
-    return build(BUNDLES / "tiny-pointer", source=str(folder), formats=("fp32",), quiet=True)
+    out = BUNDLES / f"tiny-pointer{suffix}"
+    return build(out, source=str(folder), formats=("fp32",), quiet=True, **options)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import typedecide
-from typedecide import cli_batch, cli_calibrate, cli_evaluate, terminal
+from typedecide import cli_batch, cli_calibrate, cli_evaluate, shallow, terminal
 from typedecide.bundle import Bundle
 from typedecide.calibration import Given
 from typedecide.errors import (
@@ -271,6 +271,8 @@ def show_result(result: Result) -> None:
     for key, one in done.answers.items():
         table.add_row(*_cells(key, one))
     console.print(table)
+    if info["shallow"]:
+        console.print(shallow.words(info["shallow"]), highlight=False, soft_wrap=True)
     console.print(
         f"{done.prefill.tokens} tokens read once in {done.prefill.ms:.0f} ms; answers in {done.ms:.0f} ms: "
         f"{done.tokens_run} tokens run, {done.tokens_saved} saved, {done.runs} "
@@ -304,6 +306,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "bundle": str(bundle.root),
         "typedecide": bundle.manifest["typedecide"],
         "model": dict(bundle.model),
+        "shallow": bundle.shallow and bundle.shallow.facts(bundle.model["shape"]["layers"]),
         "limits": dict(bundle.limits),
         "labels": len(bundle.labels),
         "readout": bundle.manifest["readout"],
@@ -338,6 +341,8 @@ def show_info(facts: Mapping[str, Any]) -> None:
         ("bundle", f"{facts['bundle']}, {facts['bytes'] / 1e6:.1f} MB, by typedecide {facts['typedecide']}"),
     ):
         console.print(f"[bold]{name}[/bold] {rich.markup.escape(str(value))}", highlight=False)
+    if facts["shallow"]:
+        console.print(rich.markup.escape(shallow.words(facts["shallow"])), highlight=False)
     table = rich.table.Table("format", "MB", "graphs", "largest drift", "mean drift", "changed answers")
     for name, one in facts["formats"].items():
         mark = " (default)" if name == facts["default_format"] else ""

@@ -77,6 +77,7 @@ class Job:
                     "confidence": one.answer.confidence,
                     "probabilities": one.answer.probabilities,
                     **({} if one.calibration is None else {"abstain": one.calibration.abstain}),
+                    **({} if one.shallow is None else {"x_shallow": json.dumps(one.shallow.to_dict())}),
                 }
                 for one in done.answers.values()
             ]
@@ -99,7 +100,8 @@ class Plan:
         calibrator = Calibrator(job.calibration, bundle.manifest, format)
         calibrator.require(how)
         _check_questions(bundle, how, job.questions)
-        return cls(_identity(job, bundle, how, format, calibrator), _columns(job, how, calibrator))
+        columns = _columns(job, bundle, how, calibrator)
+        return cls(_identity(job, bundle, how, format, calibrator), columns)
 
     def key(self, text: str) -> str:
         """The journal's key of a text."""
@@ -135,13 +137,15 @@ def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Ca
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
 
 
-def _columns(job: Job, how: Asking, calibrator: Calibrator) -> dict[str, Type]:
+def _columns(job: Job, bundle: Bundle, how: Asking, calibrator: Calibrator) -> dict[str, Type]:
     found: list[tuple[str, Type]] = []
     for id, question in job.questions.items():
         found += [(f"{id}.answer", "text"), (f"{id}.confidence", "float")]
         found += [(f"{id}.p.{name}", "float") for name in question.names]
         if calibrator.apply(how, question, [0.0] * len(question.names)) is not None:
             found.append((f"{id}.abstain", "bool"))
+        if bundle.shallow is not None:
+            found.append((f"{id}.x_shallow", "text"))
     return _unique(found)
 
 
@@ -232,7 +236,7 @@ class Batch:
             cells: list[Any] = [row.number, *(as_text(row.values.get(column)) for column in self.table.keep)]
             for one in found["answers"]:
                 cells += [one["answer"], one["confidence"], *one["probabilities"]]
-                cells += [one["abstain"]] if "abstain" in one else []
+                cells += [one[extra] for extra in ("abstain", "x_shallow") if extra in one]
             yield cells
 
 

@@ -6,6 +6,7 @@ What the prefix-sharing engine is compared with. Needs the `native` extra.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, Self
 
 from numpy import float32
@@ -17,6 +18,7 @@ from typedecide.model import BatchedModel, Shape, Suffix
 from typedecide.native import TextTokenizer
 from typedecide.options import Options, resolve
 from typedecide.orderings import Level
+from typedecide.prompt import Prompt, PromptSpec
 from typedecide.questions import Question
 from typedecide.readouts import readouts
 from typedecide.results import Debiased
@@ -49,7 +51,7 @@ def open_batched(bundle: Bundle, format: str | None, threads: int | None = None)
     return BatchedModel(
         bundle.graph_path(chosen.name, GRAPH).read_bytes(),
         dict(bundle.weights(chosen.name)),
-        Shape(**bundle.model["shape"]),
+        Shape.of(bundle.model),
         threads,
     )
 
@@ -82,8 +84,11 @@ class WholePrompts:
         self.how = resolve(bundle.manifest, "native", orderings, Options(readout=readout))
         self.budget = budget
         self.tokens = 0
-        tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
-        self._readout = readouts(bundle.manifest, tokenizer)[self.how.readout]
+        self._prompt = Prompt(PromptSpec.from_manifest(bundle.manifest))
+        self._tokenizer = TextTokenizer.from_file(bundle.tokenizer_path)
+        self._readout = readouts(bundle.manifest, self._tokenizer)[self.how.readout]
+        self._shallow = bundle.shallow
+        self._anchor = self._shallow.tokens(self._prompt.head_ids(self._tokenizer)) if self._shallow else 0
         self._model = model or open_batched(bundle, format, threads)
 
     def __enter__(self) -> Self:
@@ -114,7 +119,8 @@ class WholePrompts:
                 reading = gain(reading, found[len(units) + number])
             readings[index].append(reading)
         return [
-            self._readout.answer(question, own) for (_, question), own in zip(asked, readings, strict=True)
+            replace(self._readout.answer(question, own), shallow=self._shallow)
+            for (_, question), own in zip(asked, readings, strict=True)
         ]
 
     def _readings(self, needed: Sequence[tuple[str, Question, int]]) -> list[list[float]]:
@@ -122,7 +128,9 @@ class WholePrompts:
         prompts: list[Suffix] = []
         ends = []
         for state, question, shift in needed:
-            prompts += self._readout.suffixes(state, (), question, shift)
+            hidden = (self._anchor, len(self._prompt.state_prefix_ids(self._tokenizer, state)))
+            whole = self._readout.suffixes(state, (), question, shift)
+            prompts += [replace(one, hidden=hidden) for one in whole]
             ends.append(len(prompts))
         self.tokens += sum(prompt.packed.length for prompt in prompts)
         found = self._model.score(prompts, self.budget)

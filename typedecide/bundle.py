@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from typedecide.errors import BundleError, IntegrityError
+from typedecide.shallow import Shallow
 
 SCHEMA = 1
 """The manifest schema that this version reads."""
@@ -112,7 +113,8 @@ class Bundle:
         model = fields.child("model")
         for name in ("name", "licence"):
             model.get(name, str)
-        model.get("shape", dict)
+        model.child("shape").get("layers", int)
+        Shallow.from_manifest(self.manifest)
         model.get("control_ids", list)
         fields.child("selftest").get("tolerance", float)
         if "calibration" in self.manifest:
@@ -122,6 +124,11 @@ class Bundle:
     def model(self) -> Mapping[str, Any]:
         """The model's name, licence and shape."""
         return _mapping(self.manifest["model"])
+
+    @property
+    def shallow(self) -> Shallow | None:
+        """How the model is shallow, None where it is not."""
+        return Shallow.from_manifest(self.manifest)
 
     @property
     def prompt(self) -> Mapping[str, Any]:

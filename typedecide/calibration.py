@@ -46,7 +46,8 @@ class Applied:
 class Calibration:
     """A document that was checked, and what of it is used.
 
-    name, origin, format, prompt: the model that it was made with, as that bundle's manifest says it.
+    name, origin, shallow, format, prompt: the model that it was made with, as that bundle's manifest says it; `shallow`
+        is None where it was not.
     readout: what was read; of the `labels` readout in which `orderings` with which `budget` (None: another readout).
     temperatures: by kind of question; kinds that are missing are not calibrated.
     alpha, threshold: an answer abstains where its highest probability is not above `threshold`, which was set for the
@@ -56,6 +57,7 @@ class Calibration:
 
     name: str
     origin: str
+    shallow: Mapping[str, Any] | None
     format: str
     prompt: Mapping[str, Any]
     readout: str
@@ -83,6 +85,7 @@ class Calibration:
         return cls(
             name=model.take("name", _is_text, "a text"),
             origin=model.take("origin", _is_text, "a text"),
+            shallow=model.child("shallow").value if "shallow" in model.value else None,
             format=top.take("format", _is_text, "a text"),
             prompt=top.child("prompt").value,
             readout=readout,
@@ -100,11 +103,12 @@ class Calibration:
         )
 
     def check(self, manifest: Mapping[str, Any], format: str) -> None:
-        """UnsupportedError where it was made with another model, weight format or prompt than that of a bundle."""
+        """UnsupportedError where it was made with another model, weight format or prompt than a bundle has."""
         model, prompt = manifest["model"], manifest["prompt"]
         pairs = [
             ("model.name", self.name, model["name"]),
             ("model.origin", self.origin, model["origin"]),
+            *((f"model.shallow.{key}", *pair) for key, pair in self._shallow_pairs(model)),
             ("format", self.format, format),
             *((f"prompt.{key}", self.prompt.get(key), prompt.get(key)) for key in {**prompt, **self.prompt}),
         ]
@@ -117,6 +121,11 @@ class Calibration:
                     value=made_with,
                     expected=here,
                 )
+
+    def _shallow_pairs(self, model: Mapping[str, Any]) -> list[tuple[str, tuple[Any, Any]]]:
+        """What must agree of how the model is shallow: made with, and here."""
+        one, other = self.shallow or {}, model.get("shallow", {})
+        return [(key, (one.get(key), other.get(key))) for key in ("layers", "anchor")]
 
     def serves(self, how: Asking) -> bool:
         """Whether answers that are asked for in this way are those that it was made with."""

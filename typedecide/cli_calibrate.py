@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
     document = {
         "schema": SCHEMA,
         "typedecide": __version__,
-        "model": {name: bundle.model[name] for name in ("name", "origin")},
+        "model": {name: bundle.model[name] for name in ("name", "origin", "shallow") if name in bundle.model},
         "format": bundle.format(args.format).name,
         "readout": how.readout,
         "orderings": how.orderings if how.readout == "labels" else None,

@@ -31,6 +31,9 @@ class Suffix:
     Either the logits of `label_ids` at the last token, or the log-probability of each of `targets`, the j-th one at
     place `reads[j]` of `ids`; or, of a joined suffix (`branches` behind the stem `ids`, and `tail` behind them all),
     the projections of the last token of each branch and of the tail: [(branches + 1) * width], row by row.
+
+    Of a whole prompt, `hidden` says from where to before where in `ids` the upper layers of a shallow model see no
+    token: the text behind the anchor.
     """
 
     ids: Sequence[int]
@@ -39,6 +42,7 @@ class Suffix:
     targets: Sequence[int] = ()
     branches: Sequence[Sequence[int]] = ()
     tail: Sequence[int] = ()
+    hidden: tuple[int, int] = (0, 0)
 
     @property
     def packed(self) -> packing.Suffix:
@@ -48,19 +52,35 @@ class Suffix:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that the KV cache needs."""
+    """The sizes that the KV cache needs; `shallow` layers run all tokens (None: all layers do)."""
 
     layers: int
     kv_heads: int
     head_dim: int
     context: int
+    shallow: int | None = None
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any]) -> Self:
+        """That of `manifest["model"]`."""
+        return cls(**model["shape"], shallow=model["shallow"]["layers"] if "shallow" in model else None)
+
+    @property
+    def token_bytes(self) -> int:
+        """Memory that one token of a text takes in a cache."""
+        layers = self.layers if self.shallow is None else self.shallow
+        return 2 * layers * self.kv_heads * self.head_dim * np.dtype(np.float32).itemsize
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of a prefilled prefix, by graph input; never written to, so caches may share them."""
+    """Keys and values of a prefilled prefix, by graph input; never written to, so caches may share them.
 
-    past: Mapping[str, NDArray[np.float32]]
+    `borrowed` names those that belong to another cache.
+    """
+
+    past: dict[str, NDArray[np.float32]]
+    borrowed: frozenset[str] = frozenset()
 
     @property
     def length(self) -> int:
@@ -69,9 +89,15 @@ class Cache:
         return tokens
 
     @property
+    def upper(self) -> int:
+        """Tokens that the last layer holds: of a shallow model, those of the anchor."""
+        tokens: int = next(reversed(self.past.values())).shape[2]
+        return tokens
+
+    @property
     def bytes(self) -> int:
-        """Memory taken."""
-        return sum(array.nbytes for array in self.past.values())
+        """Memory taken, without what is borrowed."""
+        return sum(array.nbytes for name, array in self.past.items() if name not in self.borrowed)
 
 
 @dataclass(frozen=True)
@@ -97,6 +123,16 @@ class _Reads:
         """The graph's inputs that say so."""
         named = {"rows": self.rows, "label_ids": self.labels, "vocabulary_rows": self.whole}
         return {name: np.asarray(values, np.int64) for name, values in named.items()}
+
+
+@dataclass(frozen=True)
+class _Up:
+    """What a run sends to the upper layers of a shallow model: places among its tokens, their mask [1, 1, U, Pu + U],
+    and whether their keys and values are kept."""
+
+    rows: Sequence[int]
+    mask: NDArray[np.float32]
+    keep: bool = False
 
 
 class Wanted:
@@ -196,19 +232,33 @@ class NativeModel(_Session):
     >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
     """
 
-    def prefill(self, ids: Sequence[int], base: Cache | None = None) -> Cache:
-        """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again."""
+    def prefill(self, ids: Sequence[int], base: Cache | None = None, anchor: int = 0) -> Cache:
+        """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again.
+
+        In a shallow model the upper layers get the first `anchor` of the ids.
+
+        Raises:
+            TooLongError: the context does not hold them.
+            ValueError: the base has another anchor.
+        """
         limit = self.shape.context
         if len(ids) > limit:
             message = f"the text has {len(ids)} tokens, the context holds {limit}"
             raise TooLongError(message, tokens=len(ids), limit=limit)
         cache = base or self._empty()
+        if self.shape.shallow is not None and cache.upper != min(anchor, cache.length):
+            raise ValueError(f"The anchor is {anchor} tokens, of which the base has {cache.upper}.")
         for start in range(cache.length, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
             mask = tree_mask(start, range(-1, len(chunk) - 1))
             positions = range(start, start + len(chunk))
-            _, cache = self._run(cache, chunk, positions, mask, _Reads(), True)
-        return cache
+            up = _anchored(cache, min(len(chunk), anchor - start))
+            _, cache = self._run(cache, chunk, positions, mask, _Reads(), True, up)
+        if base is None:
+            return cache
+        return Cache(
+            cache.past, frozenset(name for name, array in cache.past.items() if array is base.past[name])
+        )
 
     def score(
         self,
@@ -236,20 +286,30 @@ class NativeModel(_Session):
         return [found[i] for i in range(len(suffixes))], totals
 
     def score_full(self, suffix: Suffix) -> NDArray[np.float32]:
-        """What is read of a whole prompt, without the cache: the plain path that others are compared with."""
+        """What is read of a whole prompt, without the cache: the plain path that others are compared with.
+
+        All its tokens go through all layers; the upper ones of a shallow model do not see those that are `hidden`.
+        """
         self._check(0, suffix.packed)
         (run,) = packing.plan_runs([suffix.packed], suffix.packed.length)
-        return self._packed(self._empty(), run, [suffix])[0]
+        return self._packed(self._empty(), run, [suffix], suffix.hidden)[0]
 
     def _packed(
-        self, cache: Cache, run: packing.Run, suffixes: Sequence[Suffix]
+        self,
+        cache: Cache,
+        run: packing.Run,
+        suffixes: Sequence[Suffix],
+        hidden: tuple[int, int] = (0, 0),
     ) -> list[NDArray[np.float32]]:
         """One packed run: what is read of its suffixes."""
         past = cache.length
         wanted = Wanted([suffixes[i] for i in run.suffixes], run.rows)
         positions = [past + depth for depth in run.depths]
         mask = tree_mask(past, run.parents, run.joins)
-        read, _ = self._run(cache, run.ids, positions, mask, wanted.reads, False)
+        up = None
+        if self.shape.shallow is not None:
+            up = _Up(range(len(run.ids)), hide(tree_mask(cache.upper, run.parents, run.joins), *hidden))
+        read, _ = self._run(cache, run.ids, positions, mask, wanted.reads, False, up)
         return wanted.of(read)
 
     def _run(
@@ -260,8 +320,12 @@ class NativeModel(_Session):
         mask: NDArray[np.float32],
         reads: _Reads,
         keep: bool,
+        up: _Up | None = None,
     ) -> tuple[dict[str, NDArray[np.float32]], Cache]:
-        """One session run: the graph's outputs, and the cache, with the new tokens when `keep`."""
+        """One session run: the graph's outputs, and the cache, with the new tokens when `keep`.
+
+        `up` is for a shallow model.
+        """
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),
@@ -273,11 +337,32 @@ class NativeModel(_Session):
         if "seqlens_k" in self._inputs:
             feeds["seqlens_k"] = np.asarray([total - 1], np.int32)
             feeds["total_sequence_length"] = np.asarray([total], np.int32)
-        present = [name.replace("past.", "present.", 1) for name in cache.past] if keep else []
+        kept = [name for name in cache.past if keep]
+        if self.shape.shallow is not None and up is not None:
+            feeds |= self._up_feeds(up)
+            kept = [name for name in kept if up.keep or name not in self._upper]
+        present = [name.replace("past.", "present.", 1) for name in kept]
         wanted = [*self._outputs, *present]
         results = dict(zip(wanted, self._session.run(wanted, feeds), strict=True))
-        kept = [results.pop(name) for name in present]
-        return results, Cache(dict(zip(cache.past, kept, strict=True))) if keep else cache
+        new = {name: results.pop(output) for name, output in zip(kept, present, strict=True)}
+        return results, Cache({**cache.past, **new}) if new else cache
+
+    def _up_feeds(self, up: _Up) -> dict[str, Any]:
+        """The inputs of the upper layers."""
+        total = up.mask.shape[-1]
+        feeds = {"up_rows": np.asarray(up.rows, np.int64), "up_mask": up.mask}
+        if "up_seqlens_k" in self._inputs:
+            feeds["up_seqlens_k"] = np.asarray([total - 1], np.int32)
+            feeds["up_total_sequence_length"] = np.asarray([total], np.int32)
+        return feeds
+
+    @property
+    def _upper(self) -> frozenset[str]:
+        """Names of the cached keys and values of the upper layers."""
+        layers = range(
+            self.shape.layers if self.shape.shallow is None else self.shape.shallow, self.shape.layers
+        )
+        return frozenset(f"past.{i}.{part}" for i in layers for part in ("key", "value"))
 
     def _empty(self) -> Cache:
         shape = (1, self.shape.kv_heads, 0, self.shape.head_dim)
@@ -314,6 +399,12 @@ class BatchedModel(_Session):
             rows.append([number * longest + start + row for row in run.rows[0]])
         wanted = Wanted(prompts, rows)
         feeds = {"input_ids": ids, "position_ids": positions, "mask": mask, **wanted.reads.feeds}
+        if "up_mask" in self._inputs:
+            starts = (longest - len(run.ids) for run in runs)
+            pairs = zip(mask, prompts, starts, strict=True)
+            feeds["up_mask"] = np.stack(
+                [hide(one, *(start + place for place in prompt.hidden)) for one, prompt, start in pairs]
+            )
         return wanted.of(dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True)))
 
 
@@ -344,6 +435,21 @@ def score_batches(
 def _places(values: Iterable[int]) -> dict[int, int]:
     """Distinct values in order, each with its place."""
     return {value: place for place, value in enumerate(dict.fromkeys(values))}
+
+
+def _anchored(cache: Cache, count: int) -> _Up:
+    """The first `count` tokens of a run are sent up and kept; where that is none, one as filler, which is not."""
+    rows = range(max(count, 1))
+    return _Up(rows, tree_mask(cache.upper, range(-1, len(rows) - 1)), count > 0)
+
+
+def hide(mask: NDArray[np.float32], start: int, stop: int) -> NDArray[np.float32]:
+    """A mask [..., S, S] in which no token sees those from place `start` to before `stop`, but each sees itself."""
+    hidden = mask.copy()
+    hidden[..., start:stop] = HIDDEN
+    places = np.arange(start, stop)
+    hidden[..., places, places] = mask[..., places, places]
+    return hidden
 
 
 def tree_mask(

@@ -134,7 +134,7 @@ class NativeEngine:
         self.model = NativeModel(
             opened.graph_path(chosen.name, variant).read_bytes(),
             dict(opened.weights(chosen.name)),
-            Shape(**opened.model["shape"]),
+            Shape.of(opened.model),
             threads,
         )
         self.states: States[_State] = States(state_bytes)
@@ -145,7 +145,9 @@ class NativeEngine:
         self._priors: Recent[tuple[Question, int], BatchPrior] = Recent(KEPT_QUESTIONS, BatchPrior)
         self._state: _State | None = None
         head = self.prompt.head_ids(self.tokenizer)
-        self._head = (head, self.model.prefill(head))
+        self._shallow = opened.shallow
+        self._anchor = self._shallow.tokens(head) if self._shallow else 0
+        self._head = (head, self.model.prefill(head, anchor=self._anchor))
         self.info: dict[str, Any] = {
             "model": dict(opened.model),
             "format": chosen.name,
@@ -160,6 +162,8 @@ class NativeEngine:
             "readout": opened.manifest["readout"],
             "readouts": [*readouts_of(opened.manifest)],
             "calibration": self._calibrator.facts(),
+            "shallow": self._shallow and self._shallow.facts(self.model.shape.layers),
+            "tokenBytes": self.model.shape.token_bytes,
             "loadMs": (time.perf_counter() - began) * 1e3,
         }
 
@@ -281,13 +285,14 @@ class NativeEngine:
         if used.needs_blank:
             blank, more = self._full_reading(used, BLANK, question)
             reading, tokens = gain(reading, blank), tokens + more
-        answer = self._calibrated(how, question, used.answer(question, [reading]))
+        answer = self._calibrated(how, question, self._pooled(used, question, [reading]))
         return Scored(**vars(answer), tokens=tokens, ms=(time.perf_counter() - began) * 1e3)
 
     def _full_reading(self, readout: Readout, state: str, question: Question) -> tuple[list[float], int]:
         """A question's reading from whole prompts, and the tokens that took."""
         prompts = readout.suffixes(state, (), question, 0)
-        found = [self.model.score_full(prompt) for prompt in prompts]
+        hidden = (self._anchor, len(self.prompt.state_prefix_ids(self.tokenizer, state)))
+        found = [self.model.score_full(replace(prompt, hidden=hidden)) for prompt in prompts]
         return readout.reading(question, 0, found), sum(prompt.packed.length for prompt in prompts)
 
     def _round(
@@ -360,7 +365,7 @@ class NativeEngine:
 
     def _answer(self, state: _State, one: _Open, how: Asking) -> Debiased:
         """The answer of a question that is read, and what was done about its prior."""
-        answer = self._readouts[how.readout].answer(one.question, one.readings)
+        answer = self._pooled(self._readouts[how.readout], one.question, one.readings)
         if how.prior is None:
             return self._calibrated(how, one.question, answer)
         if how.prior == "content-free":
@@ -370,6 +375,10 @@ class NativeEngine:
         batch.add(state.text, answer.answer.logits)
         corrected = read(one.question, batch.correct(answer.answer.logits))
         return replace(answer, answer=corrected, prior=Prior("batch", batch.count, batch.applies))
+
+    def _pooled(self, readout: Readout, question: Question, readings: Sequence[Sequence[float]]) -> Debiased:
+        """The answer from the readings of all orders, which says where it is an approximation."""
+        return replace(readout.answer(question, readings), shallow=self._shallow)
 
     def _calibrated(self, how: Asking, question: Question, answer: Debiased) -> Debiased:
         """The answer, calibrated where there is a calibration for it."""
@@ -386,7 +395,7 @@ class NativeEngine:
         ids = self.prompt.state_prefix_ids(self.tokenizer, text)
         head, base = self._head
         shared = base if head and ids[: len(head)] == head else None
-        return _State(text, ids, self.model.prefill(ids, shared))
+        return _State(text, ids, self.model.prefill(ids, shared, self._anchor))
 
     def _current(self) -> _State:
         if self._state is None:

@@ -24,6 +24,7 @@ from typedecide.prior import Prior
 from typedecide.questions import Question, to_wire
 from typedecide.readout import Answer
 from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
+from typedecide.shallow import Shallow
 from typedecide.static_server import StaticServer
 
 if TYPE_CHECKING:
@@ -328,8 +329,9 @@ def _debiased(done: Mapping[str, Any]) -> Debiased:
     calibration = None
     if "calibration" in done:
         calibration = Applied(float(done["calibration"]["temperature"]), done["abstain"])
+    shallow = Shallow(**done["x_shallow"]) if "x_shallow" in done else None
     flip_rate = float(done["flip_rate"])
-    return Debiased(_answer(done), done["orderings_used"], flip_rate, prior, calibration)
+    return Debiased(_answer(done), done["orderings_used"], flip_rate, prior, calibration, shallow)
 
 
 def _answer(done: Mapping[str, Any]) -> Answer:

@@ -15,6 +15,7 @@ from typedecide.orderings import Level
 from typedecide.prior import Prior
 from typedecide.questions import Question
 from typedecide.readout import Answer
+from typedecide.shallow import Shallow
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Debiased:
 
     `flip_rate` is the share of the orders whose own answer differs from the pooled one, before a batch prior is taken
     out. `prior` says what was done about the prior, where that was asked for, and `calibration` what calibration did,
-    where there is one for the answer.
+    where there is one for the answer. `shallow` says of what kind of approximation it is, where the model is shallow.
     """
 
     answer: Answer
@@ -40,13 +41,15 @@ class Debiased:
     flip_rate: float
     prior: Prior | None = None
     calibration: Applied | None = None
+    shallow: Shallow | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, the same as the page's."""
         prior = {"prior": self.prior.to_dict()} if self.prior else {}
         own = {"orderings_used": self.orderings_used, "flip_rate": self.flip_rate}
         calibration = self.calibration.to_dict() if self.calibration else {}
-        return {**self.answer.to_dict(), **own, **prior, **calibration}
+        shallow = {"x_shallow": self.shallow.to_dict()} if self.shallow else {}
+        return {**self.answer.to_dict(), **own, **prior, **calibration, **shallow}
 
 
 @dataclass(frozen=True, kw_only=True)

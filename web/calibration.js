@@ -24,8 +24,9 @@ import { read } from "./readout.js";
 /**
  * A document that was checked, and what of it is used.
  * @typedef {object} Calibration
- * @property {string} name of the model that it was made with, as that bundle's manifest says it; so are the next three
+ * @property {string} name of the model that it was made with, as that bundle's manifest says it; so are the next four
  * @property {string} origin
+ * @property {Record<string, unknown> | null} shallow
  * @property {string} format
  * @property {Record<string, unknown>} prompt
  * @property {string} readout what was read
@@ -63,6 +64,7 @@ export function parseCalibration(document) {
   return {
     name: model.take("name", isText, "a text"),
     origin: model.take("origin", isText, "a text"),
+    shallow: "shallow" in model.value ? model.child("shallow").value : null,
     format: top.take("format", isText, "a text"),
     prompt: top.child("prompt").value,
     readout,
@@ -92,6 +94,14 @@ export function checkCalibration(calibration, { model, prompt }, format) {
   const pairs = [
     ["model.name", calibration.name, model.name],
     ["model.origin", calibration.origin, model.origin],
+    ...["layers", "anchor"].map(
+      (key) =>
+        /** @type {[string, unknown, unknown]} */ ([
+          `model.shallow.${key}`,
+          calibration.shallow?.[key] ?? null,
+          /** @type {Record<string, unknown> | undefined} */ (model.shallow)?.[key] ?? null,
+        ]),
+    ),
     ["format", calibration.format, format],
     ...templates.map(
       (key) =>

@@ -5,7 +5,7 @@
  */
 
 import { Calibrator } from "./calibration.js";
-import { turn } from "./engine.js";
+import { tokenBytes, turn } from "./engine.js";
 import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
 import { certified, rounds } from "./orderings.js";
@@ -17,6 +17,7 @@ import { read } from "./readout.js";
 import { makeReadouts } from "./readouts.js";
 import { KEPT_QUESTIONS, Recent } from "./recent.js";
 import { start } from "./runtime.js";
+import { anchorTokens, shallowOf } from "./shallow.js";
 import { States } from "./states.js";
 import { Store, get } from "./store.js";
 import { BLANK, gain } from "./text.js";
@@ -57,6 +58,8 @@ import { BLANK, gain } from "./text.js";
  * @property {string} readout the bundle's own readout
  * @property {readonly string[]} readouts those that it has
  * @property {import("./calibration.js").Facts | null} calibration what is used of it
+ * @property {(import("./shallow.js").Shallow & {layers: number}) | null} shallow null where texts go through all layers
+ * @property {number} tokenBytes memory that one token of a text takes while it is kept
  * @property {number} loadMs
  */
 
@@ -98,6 +101,10 @@ export class Decider {
     this.manifest = /** @type {import("./options.js").Manifest} */ (manifest);
     this.prompt = new Prompt(promptSpec(manifest));
     this.readouts = makeReadouts(manifest, tokenizer);
+    this.shallow = shallowOf(this.manifest);
+    /** The ids before every text. */
+    this.constant = this.prompt.headIds(tokenizer);
+    this.anchor = anchorTokens(this.shallow, this.constant);
     this.tokenizer = tokenizer;
     this.calibrator = calibrator;
     this.info = info;
@@ -110,7 +117,7 @@ export class Decider {
     this.blankReadings = new Recent(KEPT_QUESTIONS, () => new Map());
     /** @type {Recent<BatchPrior>} by question and number of orders */
     this.priors = new Recent(KEPT_QUESTIONS, () => new BatchPrior());
-    /** @type {{ids: number[], cache: import("./engine.js").Cache} | null} the prompt before every state */
+    /** @type {import("./engine.js").Cache | null} of the constant ids */
     this.head = null;
   }
 
@@ -132,6 +139,7 @@ export class Decider {
         format,
       });
     }
+    const shallow = shallowOf(manifest);
     const calibrator = new Calibrator(await readCalibration(settings.calibration, signal), manifest, format);
     const tokenizer = await loadTokenizer(store);
     const started = await start(store, {
@@ -155,6 +163,8 @@ export class Decider {
       readout: manifest.readout,
       readouts: readoutsOf(manifest),
       calibration: calibrator.facts(),
+      shallow: shallow && { layers: started.engine.shape.layers, ...shallow },
+      tokenBytes: tokenBytes(started.engine.shape),
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
@@ -184,7 +194,8 @@ export class Decider {
    */
   async #prefilled(text, aborted) {
     const ids = this.prompt.statePrefixIds(this.tokenizer, text);
-    const cache = await this.engine.prefill(ids, { base: await this.#base(ids), aborted });
+    const base = await this.#base(ids);
+    const cache = await this.engine.prefill(ids, { base, anchor: this.anchor, aborted });
     return { text, ids, cache };
   }
 
@@ -193,12 +204,9 @@ export class Decider {
    * @param {number[]} ids
    */
   async #base(ids) {
-    if (!this.head) {
-      const constant = this.prompt.headIds(this.tokenizer);
-      this.head = { ids: constant, cache: await this.engine.prefill(constant) };
-    }
-    const { ids: constant, cache } = this.head;
-    return constant.length > 0 && constant.every((id, i) => id === ids[i]) ? cache : undefined;
+    this.head ??= await this.engine.prefill(this.constant, { anchor: this.anchor });
+    const starts = this.constant.length > 0 && this.constant.every((id, i) => id === ids[i]);
+    return starts ? this.head : undefined;
   }
 
   /** Release all kept states, what is known of blank evidence, and batch priors; the next prefill starts anew. */
@@ -375,7 +383,7 @@ export class Decider {
    * @returns {Ordered}
    */
   #answer(state, { question, rounds: [first, second], readings }, how) {
-    const answer = this.#readout(how.readout).answer(question, readings);
+    const answer = this.#pooled(this.#readout(how.readout), question, readings);
     if (how.prior === null) return this.#calibrated(how, question, answer);
     if (how.prior === "content-free")
       return { ...answer, prior: { kind: how.prior, count: 1, applied: true } };
@@ -384,6 +392,18 @@ export class Decider {
     batch.add(state.text, answer.logits);
     const prior = { kind: how.prior, count: batch.count, applied: batch.applies };
     return { ...answer, ...read(question, batch.correct(answer.logits)), prior };
+  }
+
+  /**
+   * The answer from the readings of all orders, which says where it is an approximation.
+   * @param {import("./readouts.js").Readout} readout
+   * @param {Question} question
+   * @param {number[][]} readings
+   * @returns {Ordered}
+   */
+  #pooled(readout, question, readings) {
+    const answer = readout.answer(question, readings);
+    return this.shallow ? { ...answer, x_shallow: this.shallow } : answer;
   }
 
   /**
@@ -428,7 +448,7 @@ export class Decider {
     const used = this.#readout(how.readout);
     const { reading, tokens } = await this.#fullReading(used, state, parsed);
     const blank = used.needsBlank ? await this.#fullReading(used, BLANK, parsed) : null;
-    const plain = used.answer(parsed, [blank ? gain(reading, blank.reading) : reading]);
+    const plain = this.#pooled(used, parsed, [blank ? gain(reading, blank.reading) : reading]);
     const answer = this.#calibrated(how, parsed, plain);
     return { ...answer, tokens: tokens + (blank?.tokens ?? 0), ms: performance.now() - began };
   }
@@ -441,8 +461,12 @@ export class Decider {
    */
   async #fullReading(readout, state, question) {
     const prompts = readout.suffixes(state, [], question, 0);
+    const hidden = /** @type {const} */ ([
+      this.anchor,
+      this.prompt.statePrefixIds(this.tokenizer, state).length,
+    ]);
     const found = [];
-    for (const prompt of prompts) found.push(await this.engine.scoreFull(prompt));
+    for (const prompt of prompts) found.push(await this.engine.scoreFull({ ...prompt, hidden }));
     const tokens = prompts.reduce((total, prompt) => total + suffixLength(prompt), 0);
     return { reading: readout.reading(question, 0, found), tokens };
   }

@@ -6,7 +6,7 @@
  */
 
 import { AbortedError, DeviceLostError, TooLongError, UnsupportedError } from "./errors.js";
-import { planRuns, suffixDepth, suffixLength, treeMask } from "./packing.js";
+import { HIDDEN, planRuns, suffixDepth, suffixLength, treeMask } from "./packing.js";
 
 /** Tokens of one prefill run: bounds the score matrix of a long text, and lets a caller abort in between. */
 const CHUNK = 512;
@@ -26,15 +26,16 @@ const FLOAT_BYTES = 4;
 const LOSS_MS = 500;
 
 /**
- * Sizes that the KV cache needs, in counts.
- * @typedef {{layers: number, kv_heads: number, head_dim: number, context: number}} Shape
+ * Sizes that the KV cache needs, in counts; `shallow` layers run all tokens (undefined: all layers do).
+ * @typedef {{layers: number, kv_heads: number, head_dim: number, context: number, shallow?: number}} Shape
  */
 
 /**
  * One continuation of a cached prefix, and what is read of it: either the logits of `labelIds` at the last token, or
  * the log-probability of each of `targets`, the j-th one at place `reads[j]` of `ids`; or, of a joined suffix
  * (`branches` behind the stem `ids`, and `tail` behind them all), the projections of the last token of each branch and
- * of the tail: (branches + 1) x width values, row by row.
+ * of the tail: (branches + 1) x width values, row by row. Of a whole prompt, `hidden` says from where to before where in
+ * `ids` the upper layers of a shallow model see no token: the text behind the anchor.
  * @typedef {object} Suffix
  * @property {readonly number[]} ids
  * @property {readonly number[]} [labelIds]
@@ -42,6 +43,7 @@ const LOSS_MS = 500;
  * @property {readonly number[]} [targets]
  * @property {readonly (readonly number[])[]} [branches]
  * @property {readonly number[]} [tail]
+ * @property {readonly [number, number]} [hidden]
  */
 
 /** @typedef {typeof import("onnxruntime-common")} Ort */
@@ -49,19 +51,66 @@ const LOSS_MS = 500;
 /** @typedef {import("onnxruntime-common").InferenceSession} Session */
 
 /**
- * The KV cache of a prefilled prefix. Who asked for it keeps it, and releases it.
- * @typedef {object} Cache
+ * The keys and values of some layers for a prefilled prefix. Several caches may hold one part.
+ * @typedef {object} Part
+ * @property {number} holders caches that hold it
  * @property {number} length tokens held
  * @property {number} bytes memory taken
  * @property {() => Record<string, Tensor>} feeds past tensors of a run
  * @property {(total: number, keep: boolean) => Record<string, Tensor | null>} fetches present tensors of a run that
  *   ends at `total` tokens; null where the runtime makes them
  * @property {(total: number, results: Record<string, Tensor>) => void} commit take over what a kept run wrote
- * @property {(total: number) => void} reserve make room for `total` tokens
+ * @property {(total: number) => void} reserve make room for `total` tokens that will be kept
+ * @property {(total: number) => void} fit make room for a run that ends at `total` tokens
  * @property {() => void} finish no more tokens will be kept
- * @property {(other: Cache) => void} extend start as a copy of another cache of the same engine
+ * @property {(other: Part) => void} extend start as a copy of another part of the same layers
  * @property {() => void} release
  */
+
+/**
+ * What a run sends to the upper layers of a shallow model: places among its tokens, their mask, U x (past + U), and how
+ * many of them stay in the cache, from the first.
+ * @typedef {{rows: number[], mask: Float32Array, keep: number}} Up
+ */
+
+/**
+ * The KV cache of a prefilled prefix. Who asked for it keeps it, and releases it. The upper layers of a shallow model are
+ * a part of their own, which often is that of another cache: what all texts share.
+ */
+export class Cache {
+  /** @type {Set<Part>} */
+  #own;
+
+  /**
+   * @param {Part[]} parts
+   * @param {Part[]} own those that belong to no other cache
+   */
+  constructor(parts, own) {
+    this.parts = parts;
+    this.#own = new Set(own);
+  }
+
+  /** Tokens held. */
+  get length() {
+    return this.parts[0].length;
+  }
+
+  /** Tokens that the last layer holds: of a shallow model, those of the anchor. */
+  get upper() {
+    return this.parts[this.parts.length - 1].length;
+  }
+
+  /** Memory taken, without what belongs to another cache. */
+  get bytes() {
+    return [...this.#own].reduce((sum, part) => sum + part.bytes, 0);
+  }
+
+  /** Let go of all parts; those that no other cache holds are freed. */
+  release() {
+    for (const part of this.parts.splice(0)) if (--part.holders === 0) part.release();
+    this.#own.clear();
+  }
+}
 
 export class Engine {
   /**
@@ -76,7 +125,12 @@ export class Engine {
     this.session = session;
     this.shape = shape;
     this.device = device;
-    this.names = Array.from({ length: shape.layers }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
+    const names = Array.from({ length: shape.layers }, (_, i) => [`${i}.key`, `${i}.value`]);
+    const cut = shape.shallow ?? shape.layers;
+    /** Names of the keys and values of each part of the layers. */
+    this.parts = [names.slice(0, cut), names.slice(cut)]
+      .filter(({ length }) => length > 0)
+      .map((p) => p.flat());
     this.outputs = session.outputNames.filter((name) => !name.startsWith("present."));
     this.grouped = session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
@@ -91,21 +145,24 @@ export class Engine {
    * @param {readonly number[]} ids
    * @param {object} [options]
    * @param {Cache} [options.base] the cache of the first `base.length` of the ids: they are not computed again
+   * @param {number} [options.anchor] how many of the ids the upper layers of a shallow model get, from the first
    * @param {() => boolean} [options.aborted] asked between chunks
    * @returns {Promise<Cache>}
    * @throws {TooLongError} the text does not fit the context
    * @throws {AbortedError}
+   * @throws {RangeError} the base has another anchor
    */
-  async prefill(ids, { base, aborted } = {}) {
+  async prefill(ids, { base, anchor = 0, aborted } = {}) {
     const limit = this.shape.context;
     const tokens = ids.length;
     if (tokens > limit) {
       throw new TooLongError(`the text has ${tokens} tokens, the context holds ${limit}`, { tokens, limit });
     }
-    const cache = this.#newCache();
+    if (base && this.#isShallow && base.upper !== Math.min(anchor, base.length)) {
+      throw new RangeError(`The anchor is ${anchor} tokens, of which the base has ${base.upper}.`);
+    }
+    const cache = this.#newCache([tokens, Math.min(anchor, tokens)], base);
     try {
-      cache.reserve(tokens);
-      if (base) cache.extend(base);
       while (cache.length < ids.length) {
         const start = cache.length;
         if (aborted) await turn();
@@ -119,7 +176,8 @@ export class Engine {
           positions.push(start + kept - 1);
         }
         const mask = treeMask(start, chain(chunk.length));
-        await this.#run(cache, chunk, positions, mask, NOTHING, kept);
+        const up = this.#isShallow ? anchored(cache, Math.min(kept, anchor - start)) : null;
+        await this.#run(cache, chunk, positions, mask, up, NOTHING, kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
         if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
       }
@@ -127,7 +185,7 @@ export class Engine {
       cache.release();
       throw error;
     }
-    cache.finish();
+    for (const part of cache.parts) part.finish();
     return cache;
   }
 
@@ -169,16 +227,17 @@ export class Engine {
   }
 
   /**
-   * What is read of a whole prompt, without the cache: the plain path that others are compared with.
+   * What is read of a whole prompt, without the cache: the plain path that others are compared with. All its tokens go
+   * through all layers; the upper ones of a shallow model do not see those that are `hidden`.
    * @param {Suffix} prompt
    * @returns {Promise<Float32Array>}
    */
   async scoreFull(prompt) {
-    const cache = this.#newCache();
+    const cache = this.#newCache([0, 0]);
     try {
       this.#check(0, prompt);
       const [run] = planRuns([prompt], suffixLength(prompt));
-      return (await this.#packed(cache, run, [prompt]))[0];
+      return (await this.#packed(cache, run, [prompt], prompt.hidden))[0];
     } finally {
       cache.release();
     }
@@ -189,13 +248,19 @@ export class Engine {
     await this.session.release();
   }
 
+  /** Whether the upper layers are a part of their own. */
+  get #isShallow() {
+    return this.parts.length > 1;
+  }
+
   /**
    * One packed run: what is read of its suffixes.
    * @param {Cache} cache
    * @param {import("./packing.js").Run} run
    * @param {readonly Suffix[]} suffixes all suffixes that were planned
+   * @param {readonly [number, number]} [hidden] of a whole prompt
    */
-  async #packed(cache, run, suffixes) {
+  async #packed(cache, run, suffixes, hidden = [0, 0]) {
     const past = cache.length;
     const wanted = run.suffixes.map((i) => suffixes[i]);
     const columns = places(
@@ -204,14 +269,20 @@ export class Engine {
     const rows = places(run.rows.flat());
     const whole = places(run.rows.filter((_, i) => wanted[i].targets).flat());
     const positions = run.depths.map((depth) => past + depth);
-    cache.reserve(past + run.ids.length);
     const mask = treeMask(past, run.parents, run.joins);
+    const up = this.#isShallow
+      ? {
+          rows: run.ids.map((_, i) => i),
+          mask: hide(treeMask(cache.upper, run.parents, run.joins), run.ids.length, hidden),
+          keep: 0,
+        }
+      : null;
     const reads = {
       rows: [...rows.keys()],
       labels: columns.size > 0 ? [...columns.keys()] : NOTHING.labels,
       whole: [...whole.keys()].map((row) => place(rows, row)),
     };
-    const read = await this.#run(cache, run.ids, positions, mask, reads, 0);
+    const read = await this.#run(cache, run.ids, positions, mask, up, reads, 0);
     const at = (/** @type {number} */ row, /** @type {number} */ id) =>
       read.label_logits[place(rows, row) * columns.size + place(columns, id)];
     return wanted.map(({ labelIds = [], targets, branches }, i) => {
@@ -233,15 +304,20 @@ export class Engine {
    * @param {readonly number[]} ids S new tokens
    * @param {readonly number[]} positions S
    * @param {Float32Array} mask S x (past + S)
+   * @param {Up | null} up for the upper layers of a shallow model
    * @param {{rows: number[], labels: number[], whole: number[]}} reads rows and labels whose logits are read, and which
    *   of the rows are normalised over the whole vocabulary, as places in `rows`
    * @param {number} keep how many of the new tokens stay in the cache, from the first
    * @returns {Promise<Record<string, Float32Array>>} `label_logits`, rows x labels; `normalizers`, the log of the sum of
    *   exp over the vocabulary, one for each of `whole`; with a pointer `projections`, rows x width
    */
-  async #run(cache, ids, positions, mask, { rows, labels, whole }, keep) {
+  async #run(cache, ids, positions, mask, up, { rows, labels, whole }, keep) {
     if (this.lost !== null) throw deviceLost(this.lost);
     const total = cache.length + ids.length;
+    /** For each part, how many tokens run and how many of them are kept. */
+    const spans = [{ count: ids.length, keep }, ...(up ? [{ count: up.rows.length, keep: up.keep }] : [])];
+    const ends = spans.map(({ count }, i) => cache.parts[i].length + count);
+    cache.parts.forEach((part, i) => part.fit(ends[i]));
     /** @type {Record<string, Tensor>} */
     const feeds = {
       input_ids: this.#integers("int64", ids, [1, ids.length]),
@@ -250,20 +326,32 @@ export class Engine {
       rows: this.#integers("int64", rows, [rows.length]),
       label_ids: this.#integers("int64", labels, [labels.length]),
       vocabulary_rows: this.#integers("int64", whole, [whole.length]),
-      ...cache.feeds(),
+      ...Object.assign({}, ...cache.parts.map((part) => part.feeds())),
     };
     if (this.grouped) {
       feeds.seqlens_k = this.#integers("int32", [total - 1], [1]);
       feeds.total_sequence_length = this.#integers("int32", [total], [1]);
     }
+    if (up) {
+      const upTotal = ends[1];
+      feeds.up_rows = this.#integers("int64", up.rows, [up.rows.length]);
+      feeds.up_mask = new this.ort.Tensor("float32", up.mask, [1, 1, up.rows.length, upTotal]);
+      if (this.grouped) {
+        feeds.up_seqlens_k = this.#integers("int32", [upTotal - 1], [1]);
+        feeds.up_total_sequence_length = this.#integers("int32", [upTotal], [1]);
+      }
+    }
     try {
       const fetches = Object.fromEntries(this.outputs.map((name) => [name, null]));
-      const results = await this.session.run(feeds, { ...fetches, ...cache.fetches(total, keep > 0) });
+      const present = cache.parts.map((part, i) => part.fetches(ends[i], spans[i].keep > 0));
+      const results = await this.session.run(feeds, Object.assign(fetches, ...present));
       /** @type {Record<string, Float32Array>} */
       const read = {};
       for (const name of this.outputs)
         read[name] = /** @type {Float32Array} */ (await results[name].getData());
-      if (keep) cache.commit(total - ids.length + keep, results);
+      cache.parts.forEach((part, i) => {
+        if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
+      });
       return read;
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
@@ -282,10 +370,33 @@ export class Engine {
     return new this.ort.Tensor(type, data, dims);
   }
 
-  /** @returns {Cache} */
-  #newCache() {
-    if (!this.device) return heapCache(this.ort, this.shape, this.names);
-    return bufferCache(this.ort, this.shape, this.names, this.device, this.grouped);
+  /**
+   * A cache that starts as its base. A part to which nothing will be added is the base's own.
+   * @param {[number, number]} tokens that each part will hold
+   * @param {Cache} [base]
+   */
+  #newCache(tokens, base) {
+    /** @type {Part[]} */
+    const own = [];
+    const parts = this.parts.map((names, i) => {
+      const old = base?.parts[i];
+      if (old?.length === tokens[i]) {
+        old.holders++;
+        return old;
+      }
+      const part = this.#newPart(names);
+      part.reserve(tokens[i]);
+      if (old) part.extend(old);
+      own.push(part);
+      return part;
+    });
+    return new Cache(parts, own);
+  }
+
+  /** @param {string[]} names */
+  #newPart(names) {
+    if (!this.device) return heapPart(this.ort, this.shape, names);
+    return bufferPart(this.ort, this.shape, names, this.device, this.grouped);
   }
 
   /**
@@ -363,41 +474,70 @@ function chain(length) {
 }
 
 /**
- * A KV cache in JavaScript arrays: the runtime copies it to its heap at each run.
+ * The first `count` tokens of a run are sent up and kept; where that is none, one as filler, which is not: GPU tensors
+ * cannot be empty.
+ * @param {Cache} cache
+ * @param {number} count
+ * @returns {Up}
+ */
+function anchored(cache, count) {
+  const rows = Array.from({ length: Math.max(count, 1) }, (_, i) => i);
+  return { rows, mask: treeMask(cache.upper, chain(rows.length)), keep: Math.max(count, 0) };
+}
+
+/**
+ * A mask in which no token sees those from one place to before another, but each sees itself.
+ * @param {Float32Array} mask of `size` x `size` tokens where any are hidden; changed in place
+ * @param {number} size
+ * @param {readonly [number, number]} hidden
+ */
+function hide(mask, size, [from, to]) {
+  for (let row = 0; row < size && from < to; row++) {
+    const own = mask[row * size + row];
+    mask.fill(HIDDEN, row * size + from, row * size + to);
+    mask[row * size + row] = own;
+  }
+  return mask;
+}
+
+/**
+ * Keys and values in JavaScript arrays: the runtime copies them to its heap at each run.
  * @param {Ort} ort
  * @param {Shape} shape
  * @param {readonly string[]} names
- * @returns {Cache}
+ * @returns {Part}
  */
-function heapCache(ort, shape, names) {
+function heapPart(ort, shape, names) {
   const dims = [1, shape.kv_heads, 0, shape.head_dim];
   /** @type {Record<string, Tensor>} */
   let past = named("past", names, () => new ort.Tensor("float32", new Float32Array(0), dims));
-  /** @type {Cache} */
-  const cache = {
+  /** @type {Part} */
+  const part = {
+    holders: 1,
     length: 0,
     get bytes() {
-      return cache.length * tokenBytes(shape);
+      return part.length * names.length * valueBytes(shape);
     },
     feeds: () => past,
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
     commit: (total, results) => {
       past = named("past", names, (i) => firstSlots(ort, results[`present.${names[i]}`], total));
-      cache.length = total;
+      part.length = total;
     },
     reserve: () => {},
+    fit: () => {},
     finish: () => {},
     extend: (other) => {
       // Tensors are never written to: two caches may share them.
       past = other.feeds();
-      cache.length = other.length;
+      part.length = other.length;
     },
     release: () => {
       past = {};
-      cache.length = 0;
+      part.length = 0;
     },
   };
-  return cache;
+  return part;
 }
 
 /**
@@ -418,19 +558,20 @@ function firstSlots(ort, tensor, slots) {
   return new ort.Tensor("float32", kept, [1, heads, slots, size]);
 }
 
-/** @typedef {Cache & {source: {buffers: GPUBuffer[], step: number}}} BufferCache */
+/** @typedef {Part & {source: {buffers: GPUBuffer[], step: number}}} BufferPart */
 
 /**
- * A KV cache in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which therefore
- * survives any number of scoring runs; the explicit graph reads one set of buffers and writes another.
+ * Keys and values in GPU buffers that we own. The grouped kernel writes new keys in place behind the prefix, which
+ * therefore survives any number of scoring runs, also where caches share it; the explicit graph reads one set of buffers
+ * and writes another.
  * @param {Ort} ort
  * @param {Shape} shape
  * @param {readonly string[]} names
  * @param {GPUDevice} device
  * @param {boolean} inPlace
- * @returns {Cache}
+ * @returns {BufferPart}
  */
-function bufferCache(ort, shape, names, device, inPlace) {
+function bufferPart(ort, shape, names, device, inPlace) {
   let slots = 0;
   /** @type {GPUBuffer[]} */
   let current = [];
@@ -441,7 +582,7 @@ function bufferCache(ort, shape, names, device, inPlace) {
   const allocate = (tokens) =>
     names.map(() =>
       device.createBuffer({
-        size: tokens * shape.kv_heads * shape.head_dim * FLOAT_BYTES,
+        size: tokens * valueBytes(shape),
         usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST,
       }),
     );
@@ -468,7 +609,7 @@ function bufferCache(ort, shape, names, device, inPlace) {
    */
   const grow = (wanted) => {
     const larger = allocate(wanted);
-    copy(current, slots, larger, wanted, cache.length);
+    copy(current, slots, larger, wanted, part.length);
     destroy(current);
     current = larger;
     slots = wanted;
@@ -494,19 +635,20 @@ function bufferCache(ort, shape, names, device, inPlace) {
     device.queue.submit([encoder.finish()]);
   };
 
-  /** @type {BufferCache} */
-  const cache = {
+  /** @type {BufferPart} */
+  const part = {
+    holders: 1,
     length: 0,
     get bytes() {
-      return ((current.length + spare.length) / names.length) * slots * tokenBytes(shape);
+      return (current.length + spare.length) * slots * valueBytes(shape);
     },
-    /** Buffers, and how many positions apart their heads lie: what another cache copies. */
+    /** Buffers, and how many positions apart their heads lie: what another part copies. */
     get source() {
-      return { buffers: current, step: inPlace ? slots : cache.length };
+      return { buffers: current, step: inPlace ? slots : part.length };
     },
     feeds: () => {
       if (inPlace) return tensors("past", current, slots);
-      return cache.length === 0 ? empty() : tensors("past", current, cache.length);
+      return part.length === 0 ? empty() : tensors("past", current, part.length);
     },
     fetches: (total, keep) => {
       if (inPlace) return tensors("present", current, slots);
@@ -514,32 +656,33 @@ function bufferCache(ort, shape, names, device, inPlace) {
     },
     commit: (total) => {
       if (!inPlace) [current, spare] = [spare, current];
-      cache.length = total;
+      part.length = total;
     },
     reserve: (total) => {
-      const wanted = Math.ceil(total / SLOT_STEP) * SLOT_STEP;
-      if (inPlace) {
-        if (wanted > slots) grow(wanted);
-      } else if (cache.length === 0 && wanted > slots) {
-        destroy([...current, ...spare]);
-        [current, spare, slots] = [allocate(wanted), allocate(wanted), wanted];
+      if (inPlace) part.fit(total);
+      else if (total > 0) {
+        slots = stepped(total);
+        [current, spare] = [allocate(slots), allocate(slots)];
       }
+    },
+    fit: (total) => {
+      if (inPlace && stepped(total) > slots) grow(stepped(total));
     },
     finish: () => {
       destroy(spare);
       spare = [];
     },
     extend: (other) => {
-      const { buffers, step } = /** @type {BufferCache} */ (other).source;
+      const { buffers, step } = /** @type {BufferPart} */ (other).source;
       copy(buffers, step, current, inPlace ? slots : other.length, other.length);
-      cache.length = other.length;
+      part.length = other.length;
     },
     release: () => {
       destroy([...current, ...spare]);
-      [current, spare, slots, cache.length] = [[], [], 0, 0];
+      [current, spare, slots, part.length] = [[], [], 0, 0];
     },
   };
-  return cache;
+  return part;
 }
 
 /**
@@ -551,11 +694,27 @@ export function turn(ms) {
 }
 
 /**
- * Bytes that one token takes in a cache.
+ * Slots that are allocated for so many tokens.
+ * @param {number} tokens
+ */
+function stepped(tokens) {
+  return Math.ceil(tokens / SLOT_STEP) * SLOT_STEP;
+}
+
+/**
+ * Bytes of a token's keys, or values, in one layer.
  * @param {Shape} shape
  */
-function tokenBytes({ layers, kv_heads, head_dim }) {
-  return 2 * layers * kv_heads * head_dim * FLOAT_BYTES;
+function valueBytes({ kv_heads, head_dim }) {
+  return kv_heads * head_dim * FLOAT_BYTES;
+}
+
+/**
+ * Bytes that one token of a text takes in a cache.
+ * @param {Shape} shape
+ */
+export function tokenBytes(shape) {
+  return 2 * (shape.shallow ?? shape.layers) * valueBytes(shape);
 }
 
 /** @param {string} reason */

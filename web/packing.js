@@ -30,6 +30,9 @@
 /** @typedef {ReadonlyMap<number, readonly number[]>} Joins */
 
 /** @type {Joins} */
+/** Additive mask value of a token that must not be seen: exact in float32, and safe in float16. */
+export const HIDDEN = -1e4;
+
 const NO_JOINS = new Map();
 
 /**
@@ -107,7 +110,7 @@ export function ancestors(parents, joins = NO_JOINS) {
  * @throws {RangeError} a parent, or a token that is joined, that does not stand before the token; or a length of the
  *   prefix below 0
  */
-export function treeMask(past, parents, joins = NO_JOINS, hidden = -1e4) {
+export function treeMask(past, parents, joins = NO_JOINS, hidden = HIDDEN) {
   if (!Number.isInteger(past) || past < 0) {
     throw new RangeError(`The length of the prefix must be a whole number from 0, not ${past}.`);
   }

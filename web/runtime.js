@@ -171,7 +171,7 @@ async function selfTest(engine, format, tolerance, signal) {
   let worst = 0;
   for (const golden of format.golden) {
     if (signal?.aborted) throw new AbortedError("the self-test was aborted");
-    const cache = await engine.prefill(golden.prefix);
+    const cache = await prefilled(engine, golden);
     const suffixes = golden.suffixes.map((one) =>
       one.branches ? one : { ...one, labelIds: golden.label_ids },
     );
@@ -191,6 +191,17 @@ async function selfTest(engine, format, tolerance, signal) {
 }
 
 /**
+ * The prefix of a golden case; the anchor of a shallow model is computed before the rest, as engines do.
+ * @param {Engine} engine
+ * @param {import("./store.js").Golden} golden
+ */
+async function prefilled(engine, { prefix, anchor = 0 }) {
+  if (anchor === 0) return engine.prefill(prefix);
+  const base = await engine.prefill(prefix.slice(0, anchor), { anchor });
+  return engine.prefill(prefix, { base, anchor }).finally(() => base.release());
+}
+
+/**
  * @param {Candidate} candidate
  * @param {Ort} ort
  * @param {{store: Store, format: Format, adapter: GPUAdapter | null}} context
@@ -206,7 +217,8 @@ async function open(candidate, ort, { store, format, adapter }, weights) {
     graphOptimizationLevel: "all",
     logSeverityLevel: 3,
   });
-  return new Engine({ ort, session, shape: store.manifest.model.shape, device });
+  const { shape, shallow } = store.manifest.model;
+  return new Engine({ ort, session, shape: { ...shape, shallow: shallow?.layers }, device });
 }
 
 // -- devices ----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ const PARALLEL = 4;
  * @typedef {object} Golden
  * @property {string} name
  * @property {number[]} prefix
+ * @property {number} [anchor] of a shallow model: how many of the prefix's tokens are the anchor
  * @property {{ids: number[], branches?: number[][], tail?: number[]}[]} suffixes
  * @property {number[]} label_ids
  * @property {number[][]} logits
@@ -37,11 +38,19 @@ const PARALLEL = 4;
  * @property {number} rotation_budget orders that are read of a question with many options
  * @property {Record<string, number>} run_tokens tokens of one packed run on each device
  */
+/**
+ * @typedef {{
+ *   name: string,
+ *   licence: string,
+ *   shape: import("./engine.js").Shape,
+ *   shallow?: {layers: number},
+ * } & Record<string, unknown>} Model
+ */
 /** @typedef {{module: string, loader: string, wasm: string}} Build */
 /**
  * @typedef {object} Manifest
  * @property {number} schema
- * @property {{name: string, licence: string, shape: import("./engine.js").Shape} & Record<string, unknown>} model
+ * @property {Model} model
  * @property {Limits} limits
  * @property {import("./prompt.js").PromptSpec} prompt
  * @property {{text: string, id: number}[]} labels

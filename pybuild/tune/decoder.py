@@ -165,20 +165,30 @@ class TorchDecoder(nn.Module):
         self.norm = Norm(weights, "model.norm", d.eps, torch.float32)
         self.frequencies = nn.Buffer(torch.from_numpy(d.rope.inverse_frequencies(d.head_dim)))
 
-    def forward(self, ids: Tensor, positions: Tensor, visible: Sequence[Tensor], rows: Tensor) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        visible: Sequence[Tensor],
+        rows: Tensor,
+        shallow: int | None = None,
+        upper: Sequence[Tensor] = (),
+    ) -> Tensor:
         """Final-norm states, float32 [R, hidden].
 
         Args:
             ids, positions: int64 [S], of all sequences one after another.
             visible: bool [length, length] for each sequence; row t says which of its tokens token t sees.
             rows: int64 [R], the tokens that are read.
+            shallow, upper: of a shallow model, as `visible` for the layers from number `shallow` on.
         """
         angles = positions[:, None, None] * self.frequencies
         turn = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
         masks = [self._mask(one) for one in visible]
+        upper_masks = masks if shallow is None else [self._mask(one) for one in upper]
         x = self.embedding[ids].float()
-        for layer in self.layers:
-            x = layer(x, turn, masks)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, turn, masks if shallow is None or i < shallow else upper_masks)
         states: Tensor = self.norm(x[rows])
         return states
 

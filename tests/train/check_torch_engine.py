@@ -56,6 +56,16 @@ def test_decisions_are_those_of_the_native_engine(
                 assert ours[key].orderings_used == theirs[key].orderings_used
 
 
+def test_shallow_decisions_are_those_of_the_native_engine(dist_pointer_shallow: Path) -> None:
+    questions = {str(number): question for number, question in enumerate(QUESTIONS)}
+    model = str(BUNDLES / "tiny-pointer-model")
+    with NativeEngine(dist_pointer_shallow) as native, TorchEngine(dist_pointer_shallow, model) as engine:
+        ours, theirs = (one.decide(TEXTS[0], questions).answers for one in (engine, native))
+    for key in questions:
+        assert math.dist(ours[key].answer.probabilities, theirs[key].answer.probabilities) <= EXACT
+        assert ours[key].shallow == theirs[key].shallow is not None
+
+
 def test_a_bundle_of_another_model_is_refused(dist_pointer: Path) -> None:
     with pytest.raises(UnsupportedError, match="is a bundle of another model"):
         TorchEngine(dist_pointer, str(FIXTURES / "qwen3"))

@@ -117,6 +117,7 @@ function factList(info) {
     [facts.adapter, info.adapter ?? S.none],
     [facts.threads, String(info.threads)],
     [facts.runtime, `${info.ort.version} (${info.ort.build})`],
+    ...shallowRow(info),
     [facts.context, S.contextTokens(info.context)],
     [facts.loadMs, formatMs(info.loadMs)],
   ];
@@ -125,6 +126,15 @@ function factList(info) {
     { class: "facts" },
     ...rows.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))),
   );
+}
+
+/**
+ * What is said where texts do not go through all layers.
+ * @param {Info} info
+ * @returns {[string, string][]}
+ */
+function shallowRow({ shallow }) {
+  return shallow ? [[S.facts.shallow, S.shallow(shallow)]] : [];
 }
 
 /** @param {Info["selfTest"]} trials */

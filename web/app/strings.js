@@ -206,9 +206,15 @@ export const S = {
     adapter: "Graphics adapter",
     threads: "Threads",
     runtime: "ONNX Runtime Web",
+    shallow: "Approximation",
     context: "Longest prompt",
     loadMs: "Loaded in",
   },
+  /** @param {{k: number, layers: number, anchor: string, agreement: number | null}} shallow */
+  shallow: ({ k, layers, anchor, agreement }) =>
+    `the text is read by ${k} of ${layers} layers (anchor: ${anchor}); agreement with the whole model: ${
+      agreement === null ? "not measured" : formatProbability(agreement)
+    }`,
   devices: { webgpu: "WebGPU", wasm: "WebAssembly (CPU)" },
   /** @param {number} tokens */
   contextTokens: (tokens) => `${formatCount(tokens)} tokens`,
