@@ -1309,6 +1309,8 @@ def valid_requests() -> Iterator[tuple[str, str]]:
     yield "another model", ask.replace("jev-latest", "tiny")
     yield "unknown fields", request_body({"a": {**noul, "weight": 1}}, seed=7, x_trace={"deep": [1]})
     yield "empty state", request_body({"a": noul}, "")
+    for value in (None, {}):
+        yield f"assets are {value!r}", request_body({"a": noul}, assets=value)
     for text in EXOTIC:
         yield f"exotic {text!a}", request_body({text: choice({text: text, "other": None})}, text)
     yield (
@@ -1416,6 +1418,8 @@ def invalid_requests() -> Iterator[tuple[str, str]]:
     yield "levels of the same text", request_body({"a": score([["a"], '["a"]'])})
     for value in (None, 3, ["a"], {"true": 3}, {"false": True}, {"true": " "}):
         yield f"noul criteria are {value!r}", request_body({"a": {"type": "noul", "criteria": value}})
+    for value in ({"x": {"type": "image"}}, [1], 3, "x"):
+        yield f"assets are {value!r}", request_body({"a": noul}, assets=value)
     yield "empty id", request_body({"": noul})
     yield "256 options", request_body({"a": choice({f"{i}": None for i in range(256)})})
     yield "11 levels", request_body({"a": score([f"{i}" for i in range(11)])})

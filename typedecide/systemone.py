@@ -81,6 +81,11 @@ class _Reader:
             self.fault(("state",), "The state holds a lone surrogate.", "value_error")
         return str(state)
 
+    def assets(self) -> None:
+        # The standard's pictures; left unread, they would be missing from the text that is judged.
+        if self.body.get("assets"):
+            self.fault(("assets",), "Assets are not read: this model takes text only.", "value_error")
+
     def questions(self) -> dict[str, Question]:
         wire = self.body.get("questions")
         if "questions" not in self.body:
@@ -117,6 +122,7 @@ def parse_request(body: bytes) -> Request:
         raise InvalidRequestError(message, faults=[_fault((), message, "dict_type")])
     reader = _Reader(wire)
     model, state, questions = reader.model(), reader.state(), reader.questions()
+    reader.assets()
     if reader.faults:
         raise InvalidRequestError(str(reader.faults[0]["msg"]), faults=reader.faults)
     legends = {id: wire["questions"][id]["criteria"] for id, one in questions.items() if one.kind == "score"}

@@ -64,6 +64,7 @@ export function parseRequest(body) {
   }
   const reader = new Reader(wire);
   const [model, state, questions] = [reader.model(), reader.state(), reader.questions()];
+  reader.assets();
   const { faults } = reader;
   if (faults.length > 0) throw new InvalidRequestError(faults[0].msg, { faults });
   const scores = [...questions].filter(([, question]) => question.type === "score");
@@ -108,6 +109,13 @@ class Reader {
       this.#fault(["state"], "The state holds a lone surrogate.", "value_error");
     }
     return String(state);
+  }
+
+  assets() {
+    const assets = this.body.get("assets");
+    const none = assets instanceof Map ? assets.size === 0 : !asPlain(assets) || assets.length === 0;
+    // The standard's pictures; left unread, they would be missing from the text that is judged.
+    if (!none) this.#fault(["assets"], "Assets are not read: this model takes text only.", "value_error");
   }
 
   /** @returns {Map<string, {type: string}>} */
