@@ -44,7 +44,7 @@ MAX_BODY = 4 * 2**20
 BODY_S = 30
 """Seconds that a request may take to arrive."""
 
-GRACE_S = 5
+GRACE_S = 3
 """Seconds that answers under way have when the server is told to stop."""
 
 _HEALTH = "/health"
@@ -113,7 +113,9 @@ class Worker:
     ) -> None:
         self.engine, self._orderings, self._options = engine, orderings, options or {}
         self.lost: DeviceLostError | None = None
-        self._places = threading.BoundedSemaphore(waiting + 1)
+        self.pending = 0
+        self._most = waiting + 1
+        self._counting = threading.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decide")
         self._stopping = threading.Event()
 
@@ -129,11 +131,17 @@ class Worker:
 
         Once `aborted` is set, the work stops before its next run.
         """
-        if not self._places.acquire(blocking=False):
-            return None
+        with self._counting:
+            if self.pending == self._most:
+                return None
+            self.pending += 1
         job = self._thread.submit(self._decide, asked, aborted)
-        job.add_done_callback(lambda _: self._places.release())
+        job.add_done_callback(self._leave)
         return asyncio.wrap_future(job)
+
+    def _leave(self, _: object) -> None:
+        with self._counting:
+            self.pending -= 1
 
     def _decide(self, asked: systemone.Request, aborted: threading.Event) -> Reply:
         def unwanted() -> bool:
@@ -169,7 +177,7 @@ def make_app(worker: Worker, access: Access) -> Starlette:
     async def health(request: Request) -> Response:
         if worker.lost is not None:
             return respond(failure(503, "internal_error", worker.lost.message, {"x_code": worker.lost.code}))
-        return respond(Reply(200, {"status": "ok", "model": worker.name}, {}))
+        return respond(Reply(200, {"status": "ok", "model": worker.name, "pending": worker.pending}, {}))
 
     cors = Middleware(
         CORSMiddleware,
