@@ -183,6 +183,100 @@ def test_compressed_bodies_are_refused(server: Server) -> None:
     assert (reply.status, reply.body["detail"]["error_type"]) == (415, "unsupported_media_type")
 
 
+DECISIONS: list[dict[str, Any]] = [
+    {"type": "predicate", "name": "refund", "instructions": "Does the customer want money back?"},
+    {"type": "choice", "choices": [{"value": True}, {"value": "no", "description": "or later"}]},
+    {
+        "type": "score",
+        "name": "anger",
+        "instructions": "How angry?",
+        "levels": [{"label": "calm", "description": "polite"}, {"label": "angry"}],
+    },
+]
+
+
+def test_openai_decisions_are_the_same_answers(server: Server) -> None:
+    message = {"role": "user", "content": [{"type": "input_text", "text": STATE}]}
+    asked = {"model": "jev-latest", "questions": DECISIONS, "safety_identifier": "x"}
+    replies = [
+        server.ask("/v1/decisions", json.dumps({**asked, "input": text}))
+        for text in (STATE, [message], [{"role": "user", "content": STATE}])
+    ]
+    assert [reply.status for reply in replies] == [200, 200, 200]
+    predicate, choice, score = replies[0].body["answers"]
+    assert all(reply.body["answers"] == replies[0].body["answers"] for reply in replies)
+    plain = server.decide(
+        {
+            "a": {"type": "noul", "instructions": "Does the customer want money back?"},
+            "b": {"type": "choice", "criteria": {"true": None, "no": "or later"}},
+            "c": {"type": "score", "instructions": "How angry?", "criteria": ["calm: polite", "angry"]},
+        }
+    ).body["answers"]
+    assert predicate == {"type": "predicate", "name": "refund", "probability": plain["a"]["noul"]}
+    p, q = plain["b"]["probabilities"].values()
+    spread = [{"value": True, "probability": p}, {"value": "no", "probability": q}]
+    assert choice["name"] is None and choice["choice"] == (True if p > q else "no")
+    assert (choice["probabilities"], choice["confidence"]) == (spread, plain["b"]["confidence"])
+    low, high = plain["c"]["probabilities"].values()
+    assert score["probabilities"] == [
+        {"value": 0, "label": "calm", "probability": low},
+        {"value": 1, "label": "angry", "probability": high},
+    ]
+    assert (score["score"], score["name"]) == (plain["c"]["score"], "anger")
+    usage = replies[1].body["usage"]
+    assert (
+        usage["input_tokens"] == usage["total_tokens"] and usage["input_tokens_details"]["cached_tokens"] > 20
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"questions": None}, "questions"),
+        ({"questions": {}}, "questions"),
+        ({"questions": []}, "questions"),
+        ({"questions": [DECISIONS[0], {"type": "noul", "instructions": "?"}]}, "questions[1]"),
+        ({"questions": [DECISIONS[0], {"type": "choice", "choices": ["a", "b"]}]}, "questions[1]"),
+        ({"questions": [{"type": "choice", "choices": [{"value": "a"}, {"value": 3}]}]}, "questions[0]"),
+        (
+            {"questions": [{"type": "choice", "choices": [{"value": True}, {"value": "true"}]}]},
+            "questions[0]",
+        ),
+        ({"questions": [{"type": "score", "levels": [{"label": "a"}]}]}, "questions[0]"),
+        (
+            {"questions": [{"type": "score", "levels": [{"label": "a"}, {"description": "b"}]}]},
+            "questions[0]",
+        ),
+        ({"questions": [{"type": "choice", "choices": [{"value": "a", "description": 3}]}]}, "questions[0]"),
+        ({"questions": [{"type": "predicate"}]}, "questions[0]"),
+        ({"input": 3}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 3}]}]}, "input"),
+        ({"input": [{"role": "user"}]}, "input"),
+        ({"input": ["x"]}, "input"),
+        ({"input": [{"role": "system", "content": "x"}]}, "input"),
+        ({"input": "\ud800"}, "input"),
+        ({"model": 3}, "model"),
+    ],
+)
+def test_invalid_decisions_are_400(server: Server, change: dict[str, Any], param: str) -> None:
+    body = json.dumps({"input": STATE, "questions": DECISIONS, **change})
+    reply = server.ask("/v1/decisions", body)
+    error = reply.body["error"]
+    assert (reply.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
+
+
+def test_other_errors_of_decisions(server: Server) -> None:
+    for body in ("[]", "{", '{"questions": []}'):
+        assert server.ask("/v1/decisions", body).status == 400
+    for change, status, code in (
+        ({"model": "gpt"}, 404, "not_found"),
+        ({"input": "word " * 5000}, 413, "max_tokens_exceeded"),
+    ):
+        reply = server.ask("/v1/decisions", json.dumps({"input": STATE, "questions": DECISIONS, **change}))
+        assert (reply.status, reply.body["error"]["code"]) == (status, code)
+
+
 def test_models_and_unknown_ones(server: Server) -> None:
     models = server.ask("/v1/models").body["models"]
     assert [model["name"] for model in models] == ["tiny-pointer-model", "jev-latest"]

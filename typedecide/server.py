@@ -12,10 +12,11 @@ import signal
 import socket
 import threading
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from typedecide import systemone, wire_json
+from typedecide import decisions, systemone, wire_json
 from typedecide.errors import AbortedError, DeviceLostError, TypedecideError
 from typedecide.hosts import host_name, is_address, is_loopback, normal
 from typedecide.options import Options
@@ -126,8 +127,10 @@ class Worker:
         self._stopping.set()
         self._thread.shutdown(cancel_futures=True)
 
-    def decide(self, asked: systemone.Request, aborted: threading.Event) -> asyncio.Future[Reply] | None:
-        """The reply to come, within a running event loop; None where too many wait already.
+    def decide(
+        self, asked: systemone.Request, aborted: threading.Event
+    ) -> asyncio.Future[dict[str, Any]] | None:
+        """The JSON form of what is decided, to come in a running event loop; None where too many wait already.
 
         Once `aborted` is set, the work stops before its next run.
         """
@@ -143,7 +146,7 @@ class Worker:
         with self._counting:
             self.pending -= 1
 
-    def _decide(self, asked: systemone.Request, aborted: threading.Event) -> Reply:
+    def _decide(self, asked: systemone.Request, aborted: threading.Event) -> dict[str, Any]:
         def unwanted() -> bool:
             return aborted.is_set() or self._stopping.is_set()
 
@@ -156,8 +159,8 @@ class Worker:
         except DeviceLostError as error:
             self.lost = error
             raise
-        plain = {**vars(done), "answers": {id: one.to_dict() for id, one in done.answers.items()}}
-        return systemone.answered(asked, self.name, {**plain, "prefill": vars(done.prefill)})
+        answers = {id: one.to_dict() for id, one in done.answers.items()}
+        return {**vars(done), "answers": answers, "prefill": vars(done.prefill)}
 
     @property
     def name(self) -> str:
@@ -166,10 +169,14 @@ class Worker:
 
 
 def make_app(worker: Worker, access: Access) -> Starlette:
-    """The ASGI application: `POST /v1/systemone`, `GET /v1/models`, `GET /health`."""
+    """The ASGI application: `POST /v1/systemone`, `POST /v1/decisions`, `GET /v1/models`, `GET /health`."""
 
     async def decide(request: Request) -> Response:
-        return respond(await _decide(worker, request))
+        return respond(await _decide(worker, request, _read_systemone))
+
+    async def openai(request: Request) -> Response:
+        reply = await _decide(worker, request, _read_openai)
+        return respond(reply if reply.status == 200 else decisions.failed(reply))
 
     async def models(request: Request) -> Response:
         return respond(systemone.models(worker.engine.info))
@@ -189,6 +196,7 @@ def make_app(worker: Worker, access: Access) -> Starlette:
     app = Starlette(
         routes=[
             Route(systemone.PATH, decide, methods=["POST"]),
+            Route(decisions.PATH, openai, methods=["POST"]),
             Route(systemone.MODELS_PATH, models, methods=["GET"]),
             Route(_HEALTH, health, methods=["GET"]),
         ],
@@ -210,12 +218,26 @@ def respond(reply: Reply) -> Response:
     return Response(content, reply.status, {**_ALWAYS, **reply.headers}, "application/json")
 
 
-async def _decide(worker: Worker, request: Request) -> Reply:
+Asked = tuple[systemone.Request, Callable[[str, Mapping[str, Any]], Reply]]
+"""A request, and what makes a reply of the model's name and what it decided."""
+
+
+def _read_systemone(body: bytes) -> Asked:
+    asked = systemone.parse_request(body)
+    return asked, partial(systemone.answered, asked)
+
+
+def _read_openai(body: bytes) -> Asked:
+    asked, questions = decisions.parse_request(body)
+    return asked, partial(decisions.answered, questions)
+
+
+async def _decide(worker: Worker, request: Request, read: Callable[[bytes], Asked]) -> Reply:
     """The reply to one request for decisions."""
     try:
-        asked = systemone.parse_request(await _read_body(request))
+        asked, answer = read(await _read_body(request))
         systemone.check_model(asked, worker.name)
-        return await _wait(worker, asked, request)
+        return answer(worker.name, await _wait(worker, asked, request))
     except _Refusal as refusal:
         return refusal.reply
     except TypedecideError as error:
@@ -274,18 +296,20 @@ _NOBODY = failure(499, "client_closed_request", "The client is gone.")
 """What is answered where nobody listens any more."""
 
 
-async def _wait(worker: Worker, asked: systemone.Request, request: Request) -> Reply:
-    """The reply, once it is there; the work stops when the client leaves."""
+async def _wait(worker: Worker, asked: systemone.Request, request: Request) -> dict[str, Any]:
+    """What is decided, once it is; the work stops when the client leaves."""
     aborted = threading.Event()
     job = worker.decide(asked, aborted)
     if job is None:
         message = "Too many requests wait already."
-        return failure(429, "rate_limit_error", message, headers={"Retry-After": "1"})
+        raise _Refusal(failure(429, "rate_limit_error", message, headers={"Retry-After": "1"}))
     gone = asyncio.ensure_future(_disconnected(request.receive))
     try:
         both: set[asyncio.Future[Any]] = {job, gone}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        return job.result() if job.done() else _NOBODY
+        if not job.done():
+            raise _Refusal(_NOBODY)
+        return job.result()
     finally:
         aborted.set()
         gone.cancel()

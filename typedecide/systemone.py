@@ -116,7 +116,11 @@ def parse_request(body: bytes) -> Request:
     Raises:
         InvalidRequestError: with all that is wrong.
     """
-    wire = wire_json.parse(body)
+    return read_request(wire_json.parse(body))
+
+
+def read_request(wire: object) -> Request:
+    """As `parse_request`, from what `wire_json.parse` makes of a body."""
     if not isinstance(wire, dict):
         message = "The body must be an object."
         raise InvalidRequestError(message, faults=[_fault((), message, "dict_type")])
