@@ -22,9 +22,9 @@ from tokenizers import Tokenizer as BPE
 from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from typedecide import metrics
+from typedecide import metrics, systemone, wire_json
 from typedecide.calibration import Calibration
-from typedecide.errors import TypedecideError
+from typedecide.errors import TypedecideError, revive_error
 from typedecide.options import Asking
 from typedecide.orderings import (
     certified,
@@ -1287,6 +1287,282 @@ def calibration_vectors() -> Case:
     }
 
 
+# ------------------------------------------------------------------------------------------------ System One
+
+
+def request_body(questions: object, state: object = "I was charged twice.", **more: object) -> str:
+    return json.dumps(
+        {"model": "jev-latest", "state": state, "questions": questions, **more}, ensure_ascii=False
+    )
+
+
+def valid_requests() -> Iterator[tuple[str, str]]:
+    noul: Case = {"type": "noul", "instructions": "Urgent?"}
+    ask = request_body({"a": noul})
+    yield "one question", ask
+    yield (
+        "three kinds",
+        request_body({"a": noul, "team": choice(["a", "b"]), "anger": score(["low", "high"])}),
+    )
+    yield "no model", ask.replace('"model": "jev-latest", ', "")
+    yield "null model", ask.replace('"jev-latest"', "null")
+    yield "another model", ask.replace("jev-latest", "tiny")
+    yield "unknown fields", request_body({"a": {**noul, "weight": 1}}, seed=7, x_trace={"deep": [1]})
+    yield "empty state", request_body({"a": noul}, "")
+    for value in (None, {}):
+        yield f"assets are {value!r}", request_body({"a": noul}, assets=value)
+    for text in EXOTIC:
+        yield f"exotic {text!a}", request_body({text: choice({text: text, "other": None})}, text)
+    yield (
+        "escapes in strings",
+        r'{"state": "a\u00e9\ud83d\ude00\n\/\"", "questions": {"\u0061": {"type": "noul", "criteria": "?"}}}',
+    )
+    yield (
+        "white space",
+        ' \t\r\n{ "state" : "x" , "questions" : { "a" : { "type" : "noul" , "criteria" : "?" } } } ',
+    )
+    structured = {
+        "subject": "Charged twice",
+        "lines": ["one", ["two", []], {}, {"é": "\U0001f600"}],
+        "escaped": 'quote " slash \\ / line \n tab \t bell \x07 delete \x7f separators \u2028\u2029',
+        "words": [True, False, None],
+    }
+    yield "state is an object", request_body({"a": noul}, structured)
+    yield (
+        "state is an array",
+        request_body({"a": noul}, ["Charged twice.", {"10": "ten", "2": "two", "b": ""}]),
+    )
+    yield "state is empty", request_body({"a": noul}, [])
+    numbers = "[0, -0, 1.0, 1e5, 1E+2, -2.50e-3, 123456789012345678901234567890, 0.1000, 1e-400]"
+    yield "numbers as written", ask.replace('"I was charged twice."', numbers)
+    yield (
+        "keys in their order",
+        request_body({"10": choice({"10": "ten", "2": None, "b": "", "1": "one"}), "2": noul}),
+    )
+    yield (
+        "names of Object.prototype",
+        request_body({"__proto__": choice({"constructor": None, "__proto__": "p"})}),
+    )
+    yield (
+        "structured texts",
+        request_body(
+            {
+                "noul": {
+                    "type": "noul",
+                    "instructions": {"task": "Decide", "include": ["refunds"]},
+                    "criteria": {"true": {"examples": ["refund me"]}, "false": ["questions"]},
+                },
+                "choice": choice(
+                    {"billing": {"owns": ["refunds"]}, "bugs": ["bugs"]}, ["Route.", "One team."]
+                ),
+                "score": score([{"label": "calm"}, ["a", "b"], "angry", {"name": "furious"}]),
+                "listed": choice([["10", {"is": "ten"}], {"name": "2", "description": ["two"]}, "x"]),
+            }
+        ),
+    )
+    yield "numbers in levels", request_body({"a": score([[0], [1]])}).replace("[0]", "[0.50]")
+    yield "one-sided noul", request_body({"a": {"type": "noul", "criteria": {"false": "later", "other": 1}}})
+    yield "many options", request_body({"a": choice({f"{i}": None for i in reversed(range(255))})})
+    yield "many levels of arrays", ask.replace('"I was charged twice."', "[" * 99 + "]" * 99)
+
+
+def invalid_requests() -> Iterator[tuple[str, str]]:
+    noul: Case = {"type": "noul", "instructions": "Urgent?"}
+    ask = request_body({"a": noul})
+    for text in (
+        "",
+        "{",
+        "nul",
+        "{'a': 1}",
+        '{"a": NaN}',
+        '{"a": -Infinity}',
+        '{"a": 01}',
+        '{"a": 1,}',
+        '"a\tb"',
+    ):
+        yield f"not JSON: {text}", text
+    yield "byte order mark", f"\ufeff{ask}"
+    yield "a key twice", ask.replace('"state"', '"model": "x", "state"')
+    yield "a number that is too large", ask.replace('"I was charged twice."', "[1e999]")
+    yield "an integer that is too large", ask.replace('"I was charged twice."', f"[-{'9' * 400}]")
+    yield "too many levels", ask.replace('"I was charged twice."', "[" * 100 + "]" * 100)
+    for text in ("[]", "null", "3", '"state"', "true"):
+        yield f"the body is {text}", text
+    yield "nothing", "{}"
+    for value in (None, 3, True, 1.5):
+        yield f"state is {value!r}", request_body({"a": noul}, value)
+    for value in (3, False, ["jev-latest"], {}):
+        yield f"model is {value!r}", request_body({"a": noul}, model=value)
+    for value in (None, [noul], "questions", 3, {}):
+        yield f"questions are {value!r}", request_body(value)
+    for value in (None, 3, "noul", [], {}, {"type": "boolean"}, {"type": 3}, {"type": ["noul"]}):
+        yield f"question is {value!r}", request_body({"a": value})
+    for value in (3, True):
+        yield f"instructions are {value!r}", request_body({"a": choice(["a", "b"], value)})
+    for value in (
+        None,
+        3,
+        "a",
+        {},
+        [],
+        ["a"],
+        {"a": None},
+        ["a", 3],
+        ["a", None],
+        {"a": 3, "b": None},
+        ["a", "a"],
+    ):
+        yield f"choice criteria are {value!r}", request_body({"a": choice(value)})
+        yield f"score criteria are {value!r}", request_body({"a": score(value)})
+    yield "a map of levels", request_body({"a": score({"0": "calm", "1": "angry"})})
+    yield "levels of the same text", request_body({"a": score([["a"], '["a"]'])})
+    for value in (None, 3, ["a"], {"true": 3}, {"false": True}, {"true": " "}):
+        yield f"noul criteria are {value!r}", request_body({"a": {"type": "noul", "criteria": value}})
+    for value in ({"x": {"type": "image"}}, [1], 3, "x"):
+        yield f"assets are {value!r}", request_body({"a": noul}, assets=value)
+    yield "empty id", request_body({"": noul})
+    yield "256 options", request_body({"a": choice({f"{i}": None for i in range(256)})})
+    yield "11 levels", request_body({"a": score([f"{i}" for i in range(11)])})
+    yield (
+        "many faults",
+        request_body({"a": {"type": "x"}, "b": noul, "c": choice({"a": None, "": None})}, 3, model=3),
+    )
+    lone = "\\ud800"
+    yield "lone surrogate in the state", ask.replace("I was", lone)
+    yield (
+        "lone surrogate in a structured state",
+        ask.replace('"I was charged twice."', f'[{{"a": "{lone}"}}]'),
+    )
+    yield "lone surrogate in an id", ask.replace('"a"', f'"{lone}"')
+    yield "lone surrogate in instructions", ask.replace("Urgent?", lone)
+    yield "lone surrogate in structured instructions", ask.replace('"Urgent?"', f'["{lone}"]')
+    yield "lone surrogate in a name", request_body({"a": choice({"x": "", "y": ""})}).replace("x", lone)
+
+
+def request_view(body: str) -> Case:
+    request = systemone.parse_request(body.encode("utf-8"))
+    return {
+        "model": request.model,
+        "state": request.state,
+        "questions": [[id, view(question)] for id, question in request.questions.items()],
+        "legends": [[id, wire_json.dump(levels)] for id, levels in request.legends.items()],
+    }
+
+
+def request_outcome(body: str) -> Case:
+    """As `outcome`, without what a language's own parser says of a fault."""
+    done = outcome(request_view, body)
+    for fault in done.get("error", {}).get("data", {}).get("faults", []):
+        fault.pop("ctx", None)
+    return done
+
+
+def wire_answers() -> Iterator[tuple[str, Case, str]]:
+    """(name, request, the engine's answers and cost)"""
+    debiased = {"orderings_used": 4, "flip_rate": 0.25}
+    applied = {"calibration": {"temperature": 1.5}, "abstain": True}
+    prior = {"prior": {"kind": "batch", "count": 9, "applied": True}}
+    teams = choice({"10": "ten", "2": None, "x": ""})
+    noul: Case = {"type": "noul", "criteria": "Urgent?"}
+    levels = score([["a", 1], {"label": "b"}, "c"])
+    for name, question, logits, more in (
+        ("choice", teams, [0.5, 2.0, -1.0], debiased),
+        ("calibrated choice", teams, [0.5, 2.0, -1.0], {**debiased, **applied}),
+        ("corrected choice", teams, [0.0, 0.0, 0.0], {**debiased, **prior}),
+        ("noul", noul, [1.0, -1.0], debiased),
+        ("calibrated noul", noul, [1.0, -1.0], {**debiased, **applied}),
+        ("score", levels, [0.1, 0.2, 3.0], debiased),
+        ("score of one-hot levels", levels, [0.0, 900.0, 0.0], debiased),
+    ):
+        answer = read(
+            systemone.parse_request(request_body({"10": question}).encode()).questions["10"], logits
+        )
+        yield name, {"10": {**answer.to_dict(), **more}}, request_body({"10": question})
+    both = {"b": {**read(parse_question(noul), [0.5, 0.0]).to_dict(), **debiased}}
+    both["1"] = {**both["b"], "value": 0.25}
+    yield "ids in their order", both, request_body({"b": noul, "1": noul})
+
+
+COST: Case = {
+    "tokens_run": 40,
+    "tokens_saved": 9,
+    "runs": 2,
+    "ms": 12.5,
+    "prefill": {"tokens": 31, "ms": 7.25},
+}
+
+
+def reply_view(reply: systemone.Reply) -> Case:
+    return {"status": reply.status, "body": reply.body, "headers": dict(reply.headers)}
+
+
+def answered_view(body: str, answers: Case) -> Case:
+    request = systemone.parse_request(body.encode("utf-8"))
+    reply = systemone.answered(request, "tiny", {**COST, "answers": answers})
+    plain = json.loads(wire_json.dump(reply.body))
+    keys = [[id, list(one.get("probabilities", []))] for id, one in plain["answers"].items()]
+    return {**reply_view(reply), "body": plain, "keys": keys}
+
+
+def plain_errors() -> Iterator[tuple[str, Case]]:
+    """(name, an error's JSON form)"""
+    faults = [{"loc": ["body", "state"], "msg": "The state is missing.", "type": "missing"}]
+    for code, data in (
+        ("INVALID_REQUEST", {"faults": faults}),
+        ("INVALID_QUESTION", {"value": 13, "loc": ["options"]}),
+        ("INVALID_STATE", {"value": 3}),
+        ("TOO_LONG", {"tokens": 9000, "limit": 8192, "prefix": 3}),
+        ("UNSUPPORTED", {"model": "other", "known": ["tiny"]}),
+        ("PREFIX_MISMATCH", {"position": 3, "prefix_token": 4, "full_token": None}),
+        ("INTEGRITY", {"value": "NaN"}),
+        ("DEVICE_LOST", {}),
+        ("ABORTED", {}),
+        ("NEWER", {"value": 1}),
+    ):
+        yield code, {"code": code, "message": f"What {code} means.", "data": data}
+
+
+def model_infos() -> Iterator[tuple[str, Case]]:
+    info: Case = {"format": "int8", "candidate": "wasm", "context": 8192, "model": {"name": "tiny"}}
+    yield "no date", info
+    yield "a date", {**info, "model": {"name": "tiny", "released": "2024-11-01"}}
+
+
+def model_check_view(model: str | None) -> None:
+    systemone.check_model(systemone.Request(model, "", {}, {}), "tiny")
+
+
+def systemone_vectors() -> Case:
+    return {
+        "requests": [
+            {"name": name, "body": body, **request_outcome(body)}
+            for make in (valid_requests, invalid_requests)
+            for name, body in make()
+        ],
+        "answers": [
+            {"name": name, "answers": answers, "body": body, "expect": to_json(answered_view(body, answers))}
+            for name, answers, body in wire_answers()
+        ],
+        "cost": COST,
+        "refusals": [
+            {"name": name, "plain": plain, "expect": reply_view(systemone.refused(revive_error(plain)))}
+            for name, plain in plain_errors()
+        ],
+        "models": [
+            {"name": name, "info": info, "expect": reply_view(systemone.models(info))}
+            for name, info in model_infos()
+        ],
+        "checks": [
+            {"name": f"model {model!r}", "model": model, **outcome(model_check_view, model)}
+            for model in (None, "tiny", "jev-latest", "jev", "", "über")
+        ],
+        "other": {
+            "not found": reply_view(systemone.not_found("/v1/other")),
+            "not allowed": reply_view(systemone.not_allowed("PUT", "POST")),
+        },
+    }
+
+
 # ------------------------------------------------------------------------------------------------ files
 
 
@@ -1305,6 +1581,7 @@ def build() -> dict[str, Case]:
         "prior.json": prior_vectors(),
         "metrics.json": metric_vectors(),
         "calibration.json": calibration_vectors(),
+        "systemone.json": systemone_vectors(),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},
     }
 

@@ -16,8 +16,9 @@ import pytest
 
 from pybuild import npm
 from tests import make_vectors
-from typedecide import pointer, prior, readout, recent, text
+from typedecide import pointer, prior, readout, recent, systemone, text, wire_json
 from typedecide.calibration import Calibration
+from typedecide.errors import revive_error
 from typedecide.options import Asking
 from typedecide.questions import Criterion
 
@@ -62,7 +63,12 @@ def test_vectors_cover_every_error_that_these_modules_raise() -> None:
     text = "".join((FOLDER / name).read_text("ascii") for name in make_vectors.build())
     codes = set(re.findall(r'"code": "([A-Z_]+)"', text))
     assert codes == {
+        "ABORTED",
+        "DEVICE_LOST",
         "INVALID_QUESTION",
+        "INVALID_REQUEST",
+        "NEWER",
+        "TOO_LONG",
         "INVALID_STATE",
         "PREFIX_MISMATCH",
         "BUNDLE",
@@ -127,7 +133,9 @@ def test_prior_of_a_session(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [pointer, prior, recent, readout, text], ids=lambda module: module.__name__
+    "module",
+    [pointer, prior, recent, readout, text, wire_json],
+    ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
@@ -162,10 +170,31 @@ def test_readout(case: dict[str, Any]) -> None:
     assert_outcome(case, make_vectors.outcome(make_vectors.readout_view, case["question"], logits))
 
 
+@pytest.mark.parametrize("case", load("systemone.json")["requests"], ids=lambda case: ascii(case["name"]))
+def test_systemone_request(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.request_outcome(case["body"]))
+
+
+@pytest.mark.parametrize("case", load("systemone.json")["answers"], ids=lambda case: case["name"])
+def test_systemone_answers(case: dict[str, Any]) -> None:
+    assert_outcome(case, make_vectors.outcome(make_vectors.answered_view, case["body"], case["answers"]))
+
+
+def test_systemone_replies() -> None:
+    document = load("systemone.json")
+    for case in document["refusals"]:
+        reply = systemone.refused(revive_error(case["plain"]))
+        assert make_vectors.reply_view(reply) == case["expect"], case["name"]
+    for case in document["models"]:
+        assert make_vectors.reply_view(systemone.models(case["info"])) == case["expect"], case["name"]
+    for case in document["checks"]:
+        assert_outcome(case, make_vectors.outcome(make_vectors.model_check_view, case["model"]))
+
+
 def test_javascript_agrees() -> None:
     command = [str(npm.node()), "--test", "--test-reporter=tap", "tests/js/vectors.test.js"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     # The file has to run to its end: no test at all would pass as well.
-    assert re.search(r"^# pass 14$", done.stdout, re.M), done.stdout
+    assert re.search(r"^# pass 18$", done.stdout, re.M), done.stdout
     assert re.search(r"^# skipped 0$", done.stdout, re.M), done.stdout

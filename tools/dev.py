@@ -29,7 +29,7 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.json"
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
 EVALUATED = ("smollm2-135m-instruct", "smollm2-135m-decide")
-LOCKED_EXTRAS = ("native", "page", "build", "test")
+LOCKED_EXTRAS = ("native", "page", "serve", "build", "test")
 
 
 class Failure(Exception):

@@ -10,24 +10,21 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import typedecide
-from typedecide import cli_batch, cli_calibrate, cli_evaluate, shallow, terminal
+from typedecide import cli_batch, cli_calibrate, cli_evaluate, cli_serve, shallow, terminal
 from typedecide.bundle import Bundle
-from typedecide.calibration import Given
+from typedecide.cli_engine import DEVICES, VARIANTS, open_engine
 from typedecide.errors import (
     BundleError,
     InvalidQuestionError,
     InvalidStateError,
     TooLongError,
     TypedecideError,
-    UnsupportedError,
 )
 from typedecide.inputs import (
     InputError,
@@ -44,9 +41,7 @@ from typedecide.options import READOUTS, Options, readouts_of, resolve
 from typedecide.orderings import Level
 from typedecide.questions import Question
 from typedecide.results import Debiased, Decided, DecisionEngine
-
-DEVICES = ("auto", "webgpu", "wasm", "native")
-VARIANTS = ("explicit", "gqa")
+from typedecide.terminal import Status
 
 BAD_INPUT = (BundleError, InvalidQuestionError, InvalidStateError, TooLongError)
 """Errors that are about what the user gave, not about the engine."""
@@ -191,65 +186,6 @@ def decide(
         raise InputError(f"{file}: {error.message}", **error.data) from error
 
 
-def open_engine(args: argparse.Namespace, bundle: Path, calibration: Given, status: Status) -> DecisionEngine:
-    """The engine that the arguments ask for."""
-    try:
-        if args.device == "native":
-            from typedecide.native import NativeEngine
-
-            status.say("Loading the model")
-            variant = args.variant or VARIANTS[0]
-            return NativeEngine(bundle, args.format, variant, args.threads, calibration=calibration)
-        from typedecide.page import PageEngine
-
-        status.say("Starting the browser")
-        return PageEngine(
-            bundle,
-            args.device,
-            args.format,
-            threads=args.threads,
-            on_progress=status.page_progress,
-            calibration=calibration,
-        )
-    except ImportError as error:
-        extra = "native" if args.device == "native" else "page"
-        raise UnsupportedError(
-            f"{error}. This device needs `pip install typedecide[{extra}]`.", package=error.name
-        ) from error
-
-
-class Status:
-    """Says on standard error what is going on: one live line on a terminal, else a line a second at most."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._live: Any = None
-        self._last = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            console = terminal.rich().console.Console(stderr=True)
-            self._live = self._stack.enter_context(console.status("Starting"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def say(self, message: str) -> None:
-        """What happens now."""
-        if self._live is not None:
-            self._live.update(terminal.rich().markup.escape(message))
-        elif time.monotonic() - self._last > 1:
-            self._last = time.monotonic()
-            print(message, file=sys.stderr, flush=True)
-
-    def page_progress(self, event: Mapping[str, Any]) -> None:
-        """What the page reports while it loads."""
-        loaded, total = event.get("loadedBytes"), event.get("totalBytes")
-        share = f": {loaded / total:.0%} of {total / 1e6:.0f} MB" if loaded is not None and total else ""
-        self.say(f"{event.get('message', event['phase'])}{share}")
-
-
 # -- showing --------------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +321,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _module(commands, "calibrate", "fit temperatures and a threshold for abstaining", cli_calibrate)
     _module(commands, "batch", "answer the same questions about every row of a table", cli_batch)
+    _module(commands, "serve", "answer the System One API over HTTP", cli_serve)
 
     _command(commands, "info", "say what a bundle holds: model, formats, sizes, drift", _info)
     return top
@@ -490,7 +427,18 @@ def _answer(args: argparse.Namespace, bundle: Bundle, task: Task) -> None:
     orderings, options = asking(args, bundle, task)
     how = resolve(bundle.manifest, "native", orderings, options)
     calibration = cli_calibrate.given(args.calibration, bundle, args.format, how)
-    with Status() as status, open_engine(args, args.bundle, calibration, status) as engine:
+    with (
+        Status() as status,
+        open_engine(
+            args.device,
+            args.bundle,
+            status,
+            format=args.format,
+            variant=args.variant,
+            threads=args.threads,
+            calibration=calibration,
+        ) as engine,
+    ):
         decided = decide(engine, task, orderings, options, status)
         result = Result(engine.info, str(options["readout"]), decided)
     if args.json:

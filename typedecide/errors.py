@@ -87,6 +87,12 @@ class InvalidQuestionError(TypedecideError):
         return f"{self.message} (at {where!r}: {reprlib.repr(self.value)})"
 
 
+class InvalidRequestError(TypedecideError):
+    """A request does not validate: each of `faults` says where (`loc`), what is wrong (`msg`) and of which `type`."""
+
+    code = "INVALID_REQUEST"
+
+
 class InvalidStateError(TypedecideError):
     """The state is not a string, or it holds a lone surrogate, which UTF-8 cannot carry."""
 
@@ -119,6 +125,7 @@ ERRORS: Mapping[str, type[TypedecideError]] = {
         PrefixMismatchError,
         TooLongError,
         InvalidQuestionError,
+        InvalidRequestError,
         InvalidStateError,
         BundleError,
         DeviceLostError,

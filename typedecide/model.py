@@ -6,7 +6,8 @@ Knows tensors and token ids, not questions. The same arithmetic as `web/engine.j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from typedecide import packing
-from typedecide.errors import TooLongError, UnsupportedError
+from typedecide.errors import AbortedError, TooLongError, UnsupportedError
 
 HIDDEN = np.float32(-1e4)
 """Additive mask value of a position that must not be seen: exact in float32, and safe in float16."""
@@ -232,6 +233,17 @@ class NativeModel(_Session):
     >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
     """
 
+    _aborted: Callable[[], bool] | None = None
+
+    @contextmanager
+    def stopping(self, aborted: Callable[[], bool] | None) -> Iterator[None]:
+        """Inside, no run begins once `aborted` says True: AbortedError instead."""
+        self._aborted = aborted
+        try:
+            yield
+        finally:
+            self._aborted = None
+
     def prefill(self, ids: Sequence[int], base: Cache | None = None, anchor: int = 0) -> Cache:
         """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again.
 
@@ -326,6 +338,8 @@ class NativeModel(_Session):
 
         `up` is for a shallow model.
         """
+        if self._aborted is not None and self._aborted():
+            raise AbortedError("the caller gave up")
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),

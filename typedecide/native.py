@@ -29,7 +29,7 @@ from typedecide.questions import Question
 from typedecide.readout import read
 from typedecide.readouts import Readout, readouts
 from typedecide.recent import KEPT_QUESTIONS, Recent
-from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
+from typedecide.results import Aborted, Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.states import DEFAULT_BYTES, States
 from typedecide.text import BLANK, gain
 
@@ -228,14 +228,19 @@ class NativeEngine:
         orderings: Level | None = None,
         *,
         on_answer: OnDecided | None = None,
+        aborted: Aborted | None = None,
         **options: Unpack[Options],
     ) -> Decided:
-        """Prefill a text and answer questions about it, by id; the arguments are those of `score_all`."""
+        """Prefill a text and answer questions about it, by id; the arguments are those of `score_all`.
+
+        Where `aborted` says so, the work stops before its next run with an AbortedError; the engine stays usable.
+        """
         how, asked = self._plan([*questions.values()], orderings, options)
-        prefill = self.prefill(state)
         ids = [*questions]
         tell = None if on_answer is None else lambda index, answer: on_answer(ids[index], answer)
-        done = self._score(asked, how, tell)
+        with self.model.stopping(aborted):
+            prefill = self.prefill(state)
+            done = self._score(asked, how, tell)
         answers = dict(zip(ids, done.answers, strict=True))
         return Decided(**{**vars(done), "answers": answers}, prefill=prefill)
 

@@ -23,7 +23,7 @@ from typedecide.orderings import Level
 from typedecide.prior import Prior
 from typedecide.questions import Question, to_wire
 from typedecide.readout import Answer
-from typedecide.results import Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
+from typedecide.results import Aborted, Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.shallow import Shallow
 from typedecide.static_server import StaticServer
 
@@ -73,12 +73,24 @@ _SCORE_ALL = """(engine, { questions, options, stream }) => {
   return engine.scoreAll(questions, { ...options, onAnswer });
 }"""
 
-# Answers come back as a list: an object would put ids like "10" first.
-_DECIDE = """async (engine, { state, questions, options, stream }) => {
+# Answers come back as a list: an object would put ids like "10" first. Nobody can call into the page while it works,
+# so it asks whether to go on.
+_DECIDE = """async (engine, { state, questions, options, stream, pollMs }) => {
   const onAnswer = stream ? (id, answer) => void globalThis.typedecideAnswer(id, answer) : undefined;
-  const done = await engine.decide({ state, questions: new Map(questions) }, { ...options, onAnswer });
-  return { ...done, answers: questions.map(([id]) => done.answers[id]) };
+  const controller = new AbortController();
+  const ask = async () => (await globalThis.typedecideAborted()) && controller.abort();
+  const timer = pollMs === null ? undefined : setInterval(ask, pollMs);
+  const { signal } = controller;
+  try {
+    const done = await engine.decide({ state, questions: new Map(questions) }, { ...options, onAnswer, signal });
+    return { ...done, answers: questions.map(([id]) => done.answers[id]) };
+  } finally {
+    clearInterval(timer);
+  }
 }"""
+
+POLL_MS = 100
+"""How often the page asks whether its answers are still wanted."""
 
 _OPTION_NAMES = {"run_tokens": "runTokens", "early_stop": "earlyStop"}
 """Options whose names differ in JavaScript."""
@@ -137,6 +149,7 @@ class PageEngine:
             if value is not None
         }
         self._tell: Callable[[Any, Debiased], None] | None = None
+        self._aborted: Aborted | None = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
         try:
@@ -170,6 +183,7 @@ class PageEngine:
             # Wrapped, because Playwright sets attributes on what it is given, and not every callable takes them.
             self._page.expose_function("typedecideProgress", lambda event: on_progress(event))
         self._page.expose_function("typedecideAnswer", self._take_answer)
+        self._page.expose_function("typedecideAborted", lambda: self._aborted is not None and self._aborted())
         # Any file of the origin will do as a page: this one starts nothing by itself.
         self._page.goto(f"{self._base}{MANIFEST}")
         self._page.evaluate(_SETUP)
@@ -221,16 +235,21 @@ class PageEngine:
         orderings: Level | None = None,
         *,
         on_answer: OnDecided | None = None,
+        aborted: Aborted | None = None,
         **options: Unpack[Options],
     ) -> Decided:
-        """Prefill a state and answer questions about it, by id; the arguments are those of `score_all`."""
+        """Prefill a state and answer questions about it, by id; the arguments are those of `score_all`.
+
+        Where `aborted` says so, the work stops before a next run with an AbortedError; the engine stays usable.
+        """
         argument = {
             "state": state,
             "questions": [[id, to_wire(question)] for id, question in questions.items()],
             "options": _options(orderings, options),
             "stream": on_answer is not None,
+            "pollMs": None if aborted is None else POLL_MS,
         }
-        self._tell = on_answer
+        self._tell, self._aborted = on_answer, aborted
         done = self.evaluate(_DECIDE, argument)
         answers = dict(zip(questions, map(_debiased, done["answers"]), strict=True))
         return Decided(**_cost(done), answers=answers, prefill=_prefill(done["prefill"]))

@@ -92,6 +92,10 @@ OnDecided = Callable[[str, Debiased], None]
 """Receives the id of a question and its answer, as soon as it is there."""
 
 
+Aborted = Callable[[], bool]
+"""Says whether nobody wants the answers any more; asked before each run of the model."""
+
+
 class DecisionEngine(Protocol):
     """Prefills a state once and scores questions against it."""
 
@@ -134,9 +138,13 @@ class DecisionEngine(Protocol):
         orderings: Level | None = None,
         *,
         on_answer: OnDecided | None = None,
+        aborted: Aborted | None = None,
         **options: Unpack[Options],
     ) -> Decided:
-        """Prefill `state` and answer questions about it, by id; the arguments are those of `score_all`."""
+        """Prefill `state` and answer questions about it, by id; the arguments are those of `score_all`.
+
+        Where `aborted` says so, the work stops with an AbortedError; the engine stays usable.
+        """
         ...
 
     def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:

@@ -6,7 +6,6 @@ site wants a real web server, and any will do.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import socket
@@ -20,6 +19,7 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote_to_bytes
 
 from typedecide.errors import BundleError
+from typedecide.hosts import host_name, is_loopback
 
 # Fixed, because the types that the operating system lists differ from machine to machine.
 _TYPES = {
@@ -105,7 +105,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, root: Path, host: str, port: int, isolated: bool) -> None:
         self.root = root
-        self.loopback_only = _is_loopback(host)
+        self.loopback_only = is_loopback(host)
         self.common_headers = {**_ALWAYS, **(_ISOLATION if isolated else {})}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host")
         if host is None and self.request_version == "HTTP/1.1":
             raise _Refusal(HTTPStatus.BAD_REQUEST, "The Host header is missing.")
-        if self.server.loopback_only and host is not None and not _is_loopback(_host_name(host)):
+        if self.server.loopback_only and host is not None and not is_loopback(host_name(host)):
             raise _Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"This server does not answer to the name {host}.")
 
     def _redirect(self, path: str, query: str) -> None:
@@ -295,21 +295,3 @@ def _matches(header: str | None, tag: str) -> bool:
         return False
     tags = [part.strip().removeprefix("W/") for part in header.split(",")]
     return "*" in tags or tag in tags
-
-
-def _host_name(header: str) -> str:
-    """The host of a Host header, without port and brackets."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a host name or address can only mean this machine."""
-    name = host.lower().removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any, Self, TypeVar
 
 from typedecide.errors import UnsupportedError
 
@@ -73,3 +74,35 @@ def _span(seconds: float) -> str:
 def say(text: str) -> None:
     """A line on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+class Status:
+    """Says on standard error what is going on: one live line on a terminal, else a line a second at most."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._live: Any = None
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            console = rich().console.Console(stderr=True)
+            self._live = self._stack.enter_context(console.status("Starting"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def say(self, message: str) -> None:
+        """What happens now."""
+        if self._live is not None:
+            self._live.update(rich().markup.escape(message))
+        elif time.monotonic() - self._last > 1:
+            self._last = time.monotonic()
+            print(message, file=sys.stderr, flush=True)
+
+    def page_progress(self, event: Mapping[str, Any]) -> None:
+        """What the page reports while it loads."""
+        loaded, total = event.get("loadedBytes"), event.get("totalBytes")
+        share = f": {loaded / total:.0%} of {total / 1e6:.0f} MB" if loaded is not None and total else ""
+        self.say(f"{event.get('message', event['phase'])}{share}")

@@ -65,6 +65,12 @@ export class InvalidQuestionError extends TypedecideError {
   static code = "INVALID_QUESTION";
 }
 
+/** A request does not validate: each of `data.faults` says where (`loc`), what is wrong (`msg`) and of which `type`. */
+export class InvalidRequestError extends TypedecideError {
+  /** @override */
+  static code = "INVALID_REQUEST";
+}
+
 /** The state is not a string, or it holds a lone surrogate, which UTF-8 cannot carry. */
 export class InvalidStateError extends TypedecideError {
   /** @override */
@@ -100,6 +106,7 @@ export const ERRORS = new Map(
     PrefixMismatchError,
     TooLongError,
     InvalidQuestionError,
+    InvalidRequestError,
     InvalidStateError,
     BundleError,
     DeviceLostError,

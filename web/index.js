@@ -14,6 +14,7 @@
  */
 
 import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError, reviveError } from "./errors.js";
+import { makeFetch } from "./systemone_fetch.js";
 
 export * from "./errors.js";
 
@@ -97,6 +98,14 @@ export class Engine {
     this.#channel = channel;
     /** What runs, on what, and why; shapes and limits of the model. */
     this.info = Object.freeze(info);
+    /**
+     * A `fetch` that answers `POST /v1/systemone` and `GET /v1/models` from this engine: official clients take it in
+     * place of their own and need no server. It rejects with the signal's reason when that aborts.
+     *
+     * @example
+     * const client = new TypeSafeClient({ fetch: engine.fetch, apiKey: "none", dangerouslyAllowBrowser: true });
+     */
+    this.fetch = makeFetch(this);
   }
 
   /**

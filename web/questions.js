@@ -27,8 +27,8 @@ export const MAX_LEVELS = 10;
  *
  * `choice` and `score` criteria: a list of names, of `[name, description]` or of `{name, description}`, or an object of
  * name to description. JavaScript moves integer-like keys ("10", "2") to the front of an object, so an object that has
- * one is refused: use a list. `noul` criteria: absent, null, the question as a string (it follows the instructions, if
- * any), or `{true?, false?}`, which say what each answer means. Unknown fields are ignored.
+ * one is refused: use a list, or a Map. `noul` criteria: absent, null, the question as a string (it follows the
+ * instructions, if any), or `{true?, false?}`, which say what each answer means. Unknown fields are ignored.
  * @param {unknown} wire
  * @returns {Question}
  * @throws {InvalidQuestionError} with `data.loc`, the path to the fault, and `data.value`, what was found there
@@ -41,13 +41,13 @@ export function parseQuestion(wire) {
 }
 
 /**
- * Questions by id, from the System One JSON form `{id: question}`; an error's `data.loc` starts with the id.
+ * Questions by id, from the System One JSON form `{id: question}` or a Map; an error's `data.loc` starts with the id.
  * @param {unknown} wire
  * @returns {Map<string, Question>}
  */
 export function parseQuestions(wire) {
   if (!isRecord(wire)) throw invalid("Questions must be an object of id to question.", wire, []);
-  const entries = Object.entries(wire);
+  const entries = wire instanceof Map ? [...wire] : Object.entries(wire);
   if (!entries.length) throw invalid("There must be at least one question.", wire, []);
   return new Map(entries.map(([id, question]) => [checkId(id), parseAt(id, question)]));
 }
@@ -178,6 +178,8 @@ function readOptions(criteria, most) {
  */
 function listOptions(options, loc) {
   if (Array.isArray(options)) return options.map((item, index) => listOption(item, [...loc, index]));
+  if (options instanceof Map)
+    return [...options].map(([name, description]) => ({ name, description, loc: [...loc, name] }));
   if (!isRecord(options)) throw invalid("Options must be a list or an object.", options, loc);
   return Object.entries(options).map(([name, description]) => {
     if (/^(0|[1-9][0-9]*)$/.test(name)) {

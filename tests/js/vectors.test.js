@@ -11,7 +11,9 @@ import { Prompt, promptSpec } from "../../web/prompt.js";
 import { parseQuestion, parseQuestions } from "../../web/questions.js";
 import { read } from "../../web/readout.js";
 import { Recent } from "../../web/recent.js";
+import * as systemone from "../../web/systemone.js";
 import { TextPrompt, gain } from "../../web/text.js";
+import { dump, parse } from "../../web/wire_json.js";
 import { assertOutcome, assertSame, load, loadTokenizers, numbers } from "./vectors.js";
 
 /** @typedef {import('../../web/questions.js').Question} Question */
@@ -178,6 +180,73 @@ test("calibrations", () => {
       calibrate(parseCalibration(vector.document), parseQuestion(vector.question), numbers(vector.logits)),
     );
   }
+});
+
+const utf8 = (/** @type {string} */ text) => new TextEncoder().encode(text);
+
+test("System One requests", () => {
+  const { requests } = load("systemone.json");
+  assert.ok(requests.length > 100);
+  for (const vector of requests) {
+    assertOutcome(vector, () => {
+      try {
+        const { model, state, questions, legends } = systemone.parseRequest(utf8(vector.body));
+        return {
+          model,
+          state,
+          questions: [...parseQuestions(questions)],
+          legends: [...legends].map(([id, levels]) => [id, dump(levels)]),
+        };
+      } catch (error) {
+        if (!(error instanceof errors.InvalidRequestError)) throw error;
+        // What a language's own parser says of a fault is its own.
+        const faults = /** @type {any[]} */ (error.data.faults).map(({ ctx, ...fault }) => fault);
+        throw new errors.InvalidRequestError(error.message, { faults });
+      }
+    });
+  }
+  assert.throws(() => systemone.parseRequest(Uint8Array.of(0x22, 0xff, 0x22)), /not UTF-8/);
+});
+
+test("System One answers", () => {
+  const { answers, cost } = load("systemone.json");
+  assert.ok(answers.length > 5);
+  for (const vector of answers) {
+    const request = systemone.parseRequest(utf8(vector.body));
+    assertOutcome(vector, () => {
+      const reply = systemone.answered(request, "tiny", { ...cost, answers: vector.answers });
+      const written = /** @type {any} */ (parse(utf8(dump(reply.body))));
+      const keys = [...written.get("answers")].map(([id, one]) => [
+        id,
+        [...(one.get("probabilities") ?? [])],
+      ]);
+      const names = keys.map(([id, pairs]) => [id, pairs.map((/** @type {any[]} */ [name]) => name)]);
+      return { ...reply, body: JSON.parse(dump(reply.body)), keys: names };
+    });
+  }
+});
+
+test("System One errors and models", () => {
+  const { refusals, models, checks, other } = load("systemone.json");
+  assert.ok(refusals.length > 8);
+  for (const { name, plain, expect } of refusals) {
+    assertSame(systemone.refused(errors.reviveError(plain)), expect, name);
+  }
+  for (const { name, info, expect } of models) assertSame(systemone.models(info), expect, name);
+  for (const vector of checks) {
+    const request = { model: vector.model, state: "", questions: new Map(), legends: new Map() };
+    assertOutcome(vector, () => systemone.checkModel(request, "tiny") ?? null);
+  }
+  assertSame(systemone.notFound("/v1/other"), other["not found"], "not found");
+  assertSame(systemone.notAllowed("PUT", "POST"), other["not allowed"], "not allowed");
+});
+
+test("a Map keeps the order of option names", () => {
+  const options = new Map([
+    ["10", "ten"],
+    ["2", null],
+  ]);
+  assert.deepEqual(parseQuestion({ type: "choice", criteria: options }).names, ["10", "2"]);
 });
 
 test("what was used longest ago goes first", () => {
