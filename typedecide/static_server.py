@@ -25,7 +25,7 @@ from typedecide.errors import BundleError
 # Fixed, because the types that the operating system lists differ from machine to machine.
 _TYPES = {
     ".css": "text/css; charset=utf-8",
-    ".gz": "application/gzip",  # the page unpacks it itself: no Content-Encoding
+    ".gz": "application/gzip",  # sent as it is: no Content-Encoding
     ".html": "text/html; charset=utf-8",
     ".ico": "image/vnd.microsoft.icon",
     ".js": "text/javascript; charset=utf-8",
