@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from pybuild import npm
 from pybuild.bundle import build
 from pybuild.graph import POINTER
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium
@@ -59,6 +60,12 @@ def build_pointer_bundle() -> Path:
     pointer = np.random.default_rng(4).normal(0, 0.1, (17, config["hidden_size"]))
     save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
     return build(BUNDLES / "tiny-pointer", source=str(folder), formats=("fp32",), quiet=True)
+
+
+@pytest.fixture(scope="session")
+def npm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The npm package of this checkout."""
+    return npm.pack(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture(scope="session")

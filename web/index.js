@@ -13,7 +13,14 @@
  * console.log(answer.choice, answer.probabilities);
  */
 
-import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError, reviveError } from "./errors.js";
+import {
+  AbortedError,
+  BundleError,
+  DeviceLostError,
+  TypedecideError,
+  UnsupportedError,
+  reviveError,
+} from "./errors.js";
 import { requireSupport } from "./support.js";
 
 export * from "./errors.js";
@@ -258,8 +265,10 @@ class Channel {
     this.#worker.addEventListener("message", ({ data }) => this.#receive(data));
     this.#worker.addEventListener("error", (event) => {
       event.preventDefault();
-      const reason = event.message || "the worker's script could not be loaded";
-      this.close(new DeviceLostError(`the worker stopped: ${reason}`, { reason }));
+      // A script that cannot be loaded says nothing more.
+      const reason = event.message || "its script cannot be loaded; option `worker` says where it is";
+      const Kind = event.message ? DeviceLostError : BundleError;
+      this.close(new Kind(`the worker stopped: ${reason}`, { reason }));
     });
   }
 

@@ -10,6 +10,9 @@ const SIMD = Uint8Array.of(
   ],
 );
 
+/** Not written where it is used: build tools take that for a script to find. */
+const NO_ADDRESS = "http://[";
+
 /** @type {readonly [feature: string, isThere: () => boolean][]} */
 const NEEDED = [
   ["WebAssembly", () => typeof WebAssembly === "object"],
@@ -39,7 +42,7 @@ function hasModuleWorkers() {
     },
   };
   try {
-    new Worker("http://[", options).terminate();
+    new Worker(NO_ADDRESS, options).terminate();
   } catch {
     // The address is none.
   }
