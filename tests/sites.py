@@ -12,6 +12,9 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from typedecide.static_server import StaticServer
 
+LOAD_MS = 120_000
+"""A model's load on a slow machine."""
+
 READABLE = {"Access-Control-Allow-Origin": "*"}
 """What a server says whose files pages of other origins may read."""
 
@@ -62,6 +65,6 @@ def outcome(page: Page, address: str, options: dict[str, Any]) -> dict[str, Any]
     """What the plain page at `address` says after it loaded an engine with `options`."""
     page.goto(f"{address}?{quote(json.dumps(options))}")
     output = page.locator("output")
-    expect(output).not_to_be_empty(timeout=30_000)
+    expect(output).not_to_be_empty(timeout=LOAD_MS)
     said: dict[str, Any] = json.loads(output.inner_text())
     return said

@@ -54,6 +54,11 @@ def only_weights(site: Path, target: Path) -> Path:
     return target / "weights"
 
 
+def runtime_files(traffic: Traffic, server: StaticServer) -> set[str]:
+    """Names of the files of ONNX Runtime Web that were asked for."""
+    return {Path(path).name for path in traffic.paths(server) if "/ort/" in path}
+
+
 @pytest.fixture
 def traffic(page: Page) -> Traffic:
     return Traffic(page.context)
@@ -103,6 +108,9 @@ def test_a_plain_page_under_a_strict_policy(page: Page, traffic: Traffic, site: 
     asked = traffic.paths(server)
     assert asked.total() == len(traffic.urls)
     assert asked["deep/bundle/manifest.json"] == asked[f"deep/bundle/{WEIGHTS}"] == 1
+    assert done["info"]["ort"]["build"] == "wasm"
+    stem = "ort-wasm-simd-threaded"
+    assert runtime_files(traffic, server) == {"ort.wasm.min.mjs", f"{stem}.mjs", f"{stem}.wasm.gzip"}
 
 
 def test_weights_on_another_origin(
@@ -204,11 +212,6 @@ def gpu_page(browser_type: BrowserType, browser_type_launch_args: dict[str, Any]
     browser.close()
 
 
-def runtime_files(traffic: Traffic, server: StaticServer) -> set[str]:
-    """Names of the files of ONNX Runtime Web that were asked for."""
-    return {Path(path).name for path in traffic.paths(server) if "/ort/" in path}
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("build", LOADERS)
 def test_only_the_webgpu_build_that_fits_is_fetched(
@@ -227,11 +230,3 @@ def test_only_the_webgpu_build_that_fits_is_fetched(
     assert done["info"]["ort"]["build"] == build
     stem = f"ort-wasm-simd-threaded.{LOADERS[build]}"
     assert runtime_files(traffic, server) == {f"ort.{build}.min.mjs", f"{stem}.mjs", f"{stem}.wasm.gzip"}
-
-
-def test_only_the_plain_build_is_fetched_without_webgpu(page: Page, traffic: Traffic, site: Path) -> None:
-    with StaticServer(site) as server:
-        done = outcome(page, f"{server.url}deep/page/", {"bundle": "../bundle"})
-    assert done["info"]["ort"]["build"] == "wasm"
-    stem = "ort-wasm-simd-threaded"
-    assert runtime_files(traffic, server) == {"ort.wasm.min.mjs", f"{stem}.mjs", f"{stem}.wasm.gzip"}
