@@ -21,6 +21,7 @@ import {
   UnsupportedError,
   reviveError,
 } from "./errors.js";
+import { spawn } from "./spawn.js";
 import { requireSupport } from "./support.js";
 
 export * from "./errors.js";
@@ -87,7 +88,7 @@ export async function createEngine(options = {}) {
   requireSupport();
   const bundle = folder(options.bundle ?? new URL(".", HERE));
   const weights = folder(options.weights ?? bundle);
-  const channel = new Channel(startWorker(options.worker));
+  const channel = new Channel(spawn(options.worker));
   try {
     const calibration = addressed(options.calibration);
     const settings = { bundle, weights, device, format, threads, candidates, stateBytes, calibration };
@@ -107,22 +108,6 @@ function folder(given) {
   const url = new URL(given, globalThis.location?.href);
   if (!url.pathname.endsWith("/")) url.pathname += "/";
   return String(url);
-}
-
-/**
- * @param {string | URL} [address]
- * @throws {UnsupportedError}
- */
-function startWorker(address) {
-  try {
-    // The second form is the one that build tools look for, word by word.
-    return address
-      ? new Worker(address, { type: "module", name: "typedecide" })
-      : new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
-  } catch (error) {
-    const message = `the worker cannot start: ${error}; its script must be on the page's own origin (option \`worker\`)`;
-    throw new UnsupportedError(message, { worker: String(address ?? HERE), reason: String(error) });
-  }
 }
 
 /**
