@@ -61,7 +61,7 @@ export * from "./errors.js";
 
 const DEVICES = ["auto", "webgpu", "wasm"];
 
-/** Apart from the address below, so that no build tool takes the folder for a file to copy. */
+/** Not written where it is used: build tools would take the folder for a file to copy. */
 const HERE = import.meta.url;
 
 /**

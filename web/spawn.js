@@ -15,6 +15,9 @@ export function spawn(address) {
       : new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
   } catch (error) {
     const message = `the worker cannot start: ${error}; its script must be on the page's own origin (option \`worker\`)`;
-    throw new UnsupportedError(message, { worker: String(address ?? import.meta.url), reason: String(error) });
+    throw new UnsupportedError(message, {
+      worker: String(address ?? import.meta.url),
+      reason: String(error),
+    });
   }
 }
