@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from pybuild import npm
 from pybuild.bundle import build
 from pybuild.graph import POINTER
 from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
@@ -73,6 +74,12 @@ def build_pointer_bundle(suffix: str = "", **options: Any) -> Path:
     save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
     out = BUNDLES / f"tiny-pointer{suffix}"
     return build(out, source=str(folder), formats=("fp32",), quiet=True, **options)
+
+
+@pytest.fixture(scope="session")
+def npm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The npm package of this checkout."""
+    return npm.pack(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture(scope="session")

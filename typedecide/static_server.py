@@ -12,6 +12,7 @@ import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +25,7 @@ from typedecide.hosts import host_name, is_loopback
 # Fixed, because the types that the operating system lists differ from machine to machine.
 _TYPES = {
     ".css": "text/css; charset=utf-8",
-    ".gz": "application/gzip",  # the page unpacks it itself: no Content-Encoding
+    ".gz": "application/gzip",  # sent as it is: no Content-Encoding
     ".html": "text/html; charset=utf-8",
     ".ico": "image/vnd.microsoft.icon",
     ".js": "text/javascript; charset=utf-8",
@@ -61,18 +62,26 @@ class StaticServer:
     ...     server.url.startswith("http://127.0.0.1:")
     True
 
-    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. Bound to a
+    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `headers` are sent
+    with every answer, such as a content security policy, or leave for pages of other origins to read. Bound to a
     loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
     Raises `BundleError` when `root` is no folder, and `OSError` when the port cannot be had.
     """
 
     def __init__(
-        self, root: str | Path, host: str = "127.0.0.1", port: int = 0, *, isolated: bool = True
+        self,
+        root: str | Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        isolated: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise BundleError(f"There is no folder {root} to serve.", path=str(root))
-        self._server = _Server(self.root, host, port, isolated)
+        common = {**_ALWAYS, **(_ISOLATION if isolated else {}), **(headers or {})}
+        self._server = _Server(self.root, host, port, common)
         # The interval is how long stopping may take.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="static-server", daemon=True
@@ -103,10 +112,10 @@ class _Server(ThreadingHTTPServer):
     # On Windows this option would let two servers share one port.
     allow_reuse_address = os.name != "nt"
 
-    def __init__(self, root: Path, host: str, port: int, isolated: bool) -> None:
+    def __init__(self, root: Path, host: str, port: int, headers: Mapping[str, str]) -> None:
         self.root = root
         self.loopback_only = is_loopback(host)
-        self.common_headers = {**_ALWAYS, **(_ISOLATION if isolated else {})}
+        self.common_headers = headers
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 

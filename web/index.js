@@ -13,22 +13,42 @@
  * console.log(answer.choice, answer.probabilities);
  */
 
-import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError, reviveError } from "./errors.js";
+import {
+  AbortedError,
+  BundleError,
+  DeviceLostError,
+  TypedecideError,
+  UnsupportedError,
+  reviveError,
+} from "./errors.js";
+import { spawn } from "./spawn.js";
+import { requireSupport } from "./support.js";
 import { makeFetch } from "./systemone_fetch.js";
 
 export * from "./errors.js";
 
-/** @typedef {import("./decider.js").Info} Info */
-/** @typedef {import("./decider.js").Progress} Progress */
-/** @typedef {import("./decider.js").Prefilled} Prefilled */
-/** @typedef {import("./decider.js").Scored} Scored */
-/** @typedef {import("./decider.js").Ordered} Ordered */
-/** @typedef {import("./decider.js").Options} ScoreAllOptions */
-/** @typedef {import("./decider.js").ScoredAll} ScoredAll */
+/** @typedef {import("./types.js").Info} Info */
+/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("./types.js").Prefilled} Prefilled */
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").Scored} Scored */
+/** @typedef {import("./types.js").Ordered} Ordered */
+/** @typedef {import("./options.js").Options} ScoreAllOptions */
+/** @typedef {import("./types.js").ScoredAll} ScoredAll */
+/**
+ * @template Q
+ * @typedef {import("./types.js").Decision<Q>} Decision
+ */
 
 /**
  * @typedef {object} EngineOptions
- * @property {string | URL} [bundle] folder of the bundle; default: the folder of this module
+ * @property {string | URL} [bundle] folder of the bundle; default: the folder of this module, which is right where the
+ *   bundle's own `index.js` is used. Its code is run, so take one that you trust; one on another origin runs with one
+ *   thread, and its server must allow cross-origin reading (CORS).
+ * @property {string | URL} [weights] folder that has the weights, `model/` of the bundle, where they lie elsewhere; what
+ *   comes from there is only data, and is checked by hash; default: `bundle`
+ * @property {string | URL} [worker] address of `worker.js`, on the page's own origin, for build tools that do not follow
+ *   `new Worker(new URL(…))`; a bundle has one
  * @property {"auto" | "webgpu" | "wasm"} [device] default `auto`: the fastest that passes the self-test
  * @property {string} [format] weight format; default: the bundle's own default
  * @property {number} [threads] WASM threads; default: one for each core, at most 8
@@ -42,16 +62,19 @@ export * from "./errors.js";
 
 const DEVICES = ["auto", "webgpu", "wasm"];
 
+/** Not written where it is used: build tools would take the folder for a file to copy. */
+const HERE = import.meta.url;
+
 /**
  * Load a bundle in a worker and start the model.
  * @param {EngineOptions} [options]
  * @returns {Promise<Engine>}
- * @throws {UnsupportedError} nothing here can run the model; the message and `data.selfTest` say why
+ * @throws {UnsupportedError} nothing here can run the model: `data.missing` names what the browser lacks (nothing was
+ *   downloaded then), or `data.selfTest` says what was tried
  * @throws {TypedecideError} `INTEGRITY`, `BUNDLE` or `ABORTED`
  */
 export async function createEngine(options = {}) {
-  const { bundle = new URL("./", import.meta.url), device = "auto", format, threads, candidates } = options;
-  const { stateBytes = 256 * 2 ** 20 } = options;
+  const { device = "auto", format, threads, candidates, stateBytes = 256 * 2 ** 20 } = options;
   if (!DEVICES.includes(device)) {
     throw new UnsupportedError(`device must be one of ${DEVICES.join(", ")}, not ${JSON.stringify(device)}`, {
       device,
@@ -63,18 +86,29 @@ export async function createEngine(options = {}) {
   if (!(stateBytes >= 0)) {
     throw new UnsupportedError(`stateBytes must be a number of bytes, not ${stateBytes}`, { stateBytes });
   }
-  const channel = new Channel();
-  const folder = new URL(bundle, globalThis.location?.href);
-  if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+  requireSupport();
+  const bundle = folder(options.bundle ?? new URL(".", HERE));
+  const weights = folder(options.weights ?? bundle);
+  const channel = new Channel(spawn(options.worker));
   try {
     const calibration = addressed(options.calibration);
-    const settings = { bundle: String(folder), device, format, threads, candidates, stateBytes, calibration };
+    const settings = { bundle, weights, device, format, threads, candidates, stateBytes, calibration };
     const info = await channel.call("load", [settings], options.signal, options.onProgress);
     return new Engine(channel, /** @type {Info} */ (info));
   } catch (error) {
     channel.close(new AbortedError("the engine could not be loaded"));
     throw error;
   }
+}
+
+/**
+ * The full address of a folder, which ends with a slash.
+ * @param {string | URL} given
+ */
+function folder(given) {
+  const url = new URL(given, globalThis.location?.href);
+  if (!url.pathname.endsWith("/")) url.pathname += "/";
+  return String(url);
 }
 
 /**
@@ -122,7 +156,7 @@ export class Engine {
 
   /**
    * Answer one question about the prefilled text, as `scoreAll` does.
-   * @param {object} question in the System One form: `{type, instructions?, criteria}`
+   * @param {Question} question in the System One form: `{type, instructions?, criteria}`
    * @param {ScoreAllOptions & {signal?: AbortSignal}} [options]
    * @returns {Promise<Scored>} the answer, the tokens run for it, and milliseconds
    * @throws {TypedecideError} `INVALID_QUESTION`, `UNSUPPORTED` (an option), `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or
@@ -136,7 +170,7 @@ export class Engine {
    * Answer many questions about the prefilled text at once, so that no option wins by its place: the `labels` readout
    * reads each question in several orders of its options, the others know no order. All suffixes are packed into few
    * runs; what they share is computed once.
-   * @param {object[]} questions in the System One form
+   * @param {readonly Question[]} questions in the System One form
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (index: number, answer: Ordered) => void}} [options]
    *   `onAnswer` is told each answer as soon as it is there
    * @returns {Promise<ScoredAll>}
@@ -157,10 +191,11 @@ export class Engine {
    * const { answers } = await engine.decide({ state, questions: { angry: { type: "noul", instructions: "Angry?" } } });
    * console.log(answers.angry.value);
    *
-   * @param {{state: string, questions: Record<string, object> | Map<string, object>}} request questions by id; they are
-   *   asked in their order, which an object keeps except for ids like "10", and a Map for all
+   * @template {Readonly<Record<string, Question>> | Map<string, Question>} Q
+   * @param {{state: string, questions: Q}} request questions by id; they are asked in their order, which an object keeps
+   *   except for ids like "10", and a Map for all
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (id: string, answer: Ordered) => void}} [options]
-   * @returns {Promise<Omit<ScoredAll, "answers"> & {answers: Record<string, Ordered>, prefill: Prefilled}>}
+   * @returns {Promise<Decision<Q>>}
    * @throws {TypedecideError} as `prefill` and `scoreAll` do
    */
   async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
@@ -170,7 +205,8 @@ export class Engine {
     const asked = entries.map(([, question]) => question);
     const call = this.#channel.call("decide", [state, asked, options], signal, onProgress);
     const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
-    return { ...done, answers: Object.fromEntries(ids.map((id, i) => [id, done.answers[i]])) };
+    const answers = Object.fromEntries(ids.map((id, i) => [id, done.answers[i]]));
+    return { ...done, answers: /** @type {any} */ (answers) };
   }
 
   /**
@@ -190,7 +226,7 @@ export class Engine {
    * Answer one question, its options in the order given, from whole prompts without any cache. Slow: it is what the fast
    * path is compared with.
    * @param {string} state
-   * @param {object} question
+   * @param {Question} question
    * @param {{readout?: string, signal?: AbortSignal}} [options] default readout: `labels`
    * @returns {Promise<Scored>}
    */
@@ -210,19 +246,23 @@ export class Engine {
 
 /** Calls to the worker and their answers. */
 class Channel {
-  #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
+  #worker;
   /** @type {Map<number, Waiting>} */
   #waiting = new Map();
   #next = 1;
   /** @type {Error | null} */
   #closed = null;
 
-  constructor() {
+  /** @param {Worker} worker */
+  constructor(worker) {
+    this.#worker = worker;
     this.#worker.addEventListener("message", ({ data }) => this.#receive(data));
     this.#worker.addEventListener("error", (event) => {
       event.preventDefault();
-      const reason = event.message || "the worker's script could not be loaded";
-      this.close(new DeviceLostError(`the worker stopped: ${reason}`, { reason }));
+      // A script that cannot be loaded says nothing more.
+      const reason = event.message || "its script cannot be loaded; option `worker` says where it is";
+      const Kind = event.message ? DeviceLostError : BundleError;
+      this.close(new Kind(`the worker stopped: ${reason}`, { reason }));
     });
   }
 

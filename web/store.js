@@ -71,19 +71,24 @@ export class Store {
    * @param {URL} base folder of the bundle
    * @param {Manifest} manifest
    * @param {AbortSignal} [signal]
+   * @param {URL} [weights] folder that has the shards of the weights, under the same paths; default: the bundle's
    */
-  constructor(base, manifest, signal) {
+  constructor(base, manifest, signal, weights = base) {
     this.base = base;
     this.manifest = manifest;
     this.signal = signal;
+    this.weights = weights;
+    const formats = Object.values(manifest.formats);
+    this.shards = new Set(formats.flatMap(({ data }) => data.flatMap(({ shards }) => shards)));
   }
 
   /**
    * Read the manifest of the bundle at `base`.
    * @param {URL} base
    * @param {AbortSignal} [signal]
+   * @param {URL} [weights]
    */
-  static async open(base, signal) {
+  static async open(base, signal, weights) {
     const url = new URL("manifest.json", base);
     const response = await get(url, signal);
     /** @type {Manifest} */
@@ -99,7 +104,7 @@ export class Store {
         schema: manifest.schema,
       });
     }
-    return new Store(base, manifest, signal);
+    return new Store(base, manifest, signal, weights);
   }
 
   /**
@@ -107,7 +112,7 @@ export class Store {
    * @param {string} path
    */
   url(path) {
-    return new URL(path, this.base);
+    return new URL(path, this.shards.has(path) ? this.weights : this.base);
   }
 
   /**

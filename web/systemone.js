@@ -23,7 +23,7 @@ import { WrittenNumber, dump, parse } from "./wire_json.js";
  * @typedef {object} SystemOneRequest
  * @property {string | null} model
  * @property {string} state
- * @property {Map<string, object>} questions
+ * @property {Map<string, Question>} questions
  * @property {Map<string, unknown[]>} legends
  */
 
@@ -32,9 +32,10 @@ import { WrittenNumber, dump, parse } from "./wire_json.js";
  * @typedef {{status: number, body: object, headers: Record<string, string>}} Reply
  */
 
-/** @typedef {import("./decider.js").Ordered} Ordered */
-/** @typedef {import("./decider.js").Prefilled} Prefilled */
-/** @typedef {import("./decider.js").ScoredAll} ScoredAll */
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").Ordered} Ordered */
+/** @typedef {import("./types.js").Prefilled} Prefilled */
+/** @typedef {import("./types.js").ScoredAll} ScoredAll */
 /** @typedef {Omit<ScoredAll, "answers"> & {answers: Record<string, Ordered>, prefill: Prefilled}} Decided */
 
 export const PATH = "/v1/systemone";
@@ -118,7 +119,7 @@ class Reader {
     if (!none) this.#fault(["assets"], "Assets are not read: this model takes text only.", "value_error");
   }
 
-  /** @returns {Map<string, {type: string}>} */
+  /** @returns {Map<string, Question>} */
   questions() {
     const wire = this.body.get("questions");
     if (!this.body.has("questions")) this.#fault(["questions"], "The questions are missing.", "missing");
@@ -133,13 +134,13 @@ class Reader {
   /**
    * @param {string} id
    * @param {unknown} wire
-   * @returns {[string, {type: string}][]}
+   * @returns {[string, Question][]}
    */
   #question(id, wire) {
     try {
       const question = plainQuestion(id, wire);
       parseQuestions(new Map([[id, question]]));
-      return [[id, question]];
+      return [[id, /** @type {Question} */ (question)]];
     } catch (error) {
       if (!(error instanceof InvalidQuestionError)) throw error;
       this.#fault(["questions", .../** @type {Loc} */ (error.data.loc)], error.message, "value_error");
@@ -205,7 +206,7 @@ export function answerToWire(answer, legend) {
 
 /**
  * The reply that lists what is served: the model under its own name, and as `ALIAS`.
- * @param {Pick<import("./decider.js").Info, "model" | "format" | "candidate" | "context">} info of an engine
+ * @param {Pick<import("./types.js").Info, "model" | "format" | "candidate" | "context">} info of an engine
  * @returns {Reply}
  */
 export function models({ model, format, candidate, context }) {

@@ -10,8 +10,8 @@ import { dump } from "./wire_json.js";
 /**
  * What an engine needs to have.
  * @typedef {object} Answering
- * @property {import("./decider.js").Info} info
- * @property {(request: {state: string, questions: Map<string, object>}, options: {signal: AbortSignal}) =>
+ * @property {import("./types.js").Info} info
+ * @property {(request: {state: string, questions: Map<string, import("./types.js").Question>}, options: {signal: AbortSignal}) =>
  *   Promise<import("./systemone.js").Decided>} decide
  */
 
