@@ -5,8 +5,9 @@
  */
 
 import { Calibrator } from "./calibration.js";
+import { get } from "./download.js";
 import { turn } from "./engine.js";
-import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
 import { certified, rounds } from "./orderings.js";
 import { suffixLength } from "./packing.js";
@@ -18,7 +19,7 @@ import { makeReadouts } from "./readouts.js";
 import { KEPT_QUESTIONS, Recent } from "./recent.js";
 import { start } from "./runtime.js";
 import { States } from "./states.js";
-import { Store, get } from "./store.js";
+import { Store } from "./store.js";
 import { BLANK, gain } from "./text.js";
 
 /**
@@ -30,6 +31,7 @@ import { BLANK, gain } from "./text.js";
  * @property {number} [threads]
  * @property {string[]} [candidates]
  * @property {number} stateBytes
+ * @property {boolean} keepWeights
  * @property {unknown} [calibration] a document or its address, false for none; default: the bundle's own
  */
 
@@ -57,6 +59,7 @@ import { BLANK, gain } from "./text.js";
  * @property {string} readout the bundle's own readout
  * @property {readonly string[]} readouts those that it has
  * @property {import("./calibration.js").Facts | null} calibration what is used of it
+ * @property {import("./store.js").Storage} storage where the weights came from, and whether they are kept
  * @property {number} loadMs
  */
 
@@ -103,6 +106,8 @@ export class Decider {
     this.info = info;
     /** @type {State | null} the text that `score` is about */
     this.state = null;
+    /** @type {string | null} that text, where its cache is not to be trusted and has to be computed again */
+    this.dropped = null;
     this.states = new States(stateBytes);
     /** @type {State | null} the state of blank evidence */
     this.blank = null;
@@ -123,7 +128,7 @@ export class Decider {
   static async load(settings, onProgress, signal) {
     const began = performance.now();
     onProgress({ phase: "manifest", message: "Reading the manifest" });
-    const store = await Store.open(new URL(settings.bundle), signal);
+    const store = await Store.open(new URL(settings.bundle), { signal, keep: settings.keepWeights });
     const { manifest } = store;
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
@@ -141,6 +146,7 @@ export class Decider {
       report: (phase, message, file, loadedBytes, totalBytes) =>
         onProgress(/** @type {Progress} */ ({ phase, message, file, loadedBytes, totalBytes })),
     });
+    await store.prune();
     const info = {
       model: manifest.model,
       format,
@@ -155,6 +161,7 @@ export class Decider {
       readout: manifest.readout,
       readouts: readoutsOf(manifest),
       calibration: calibrator.facts(),
+      storage: store.storage,
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
@@ -175,6 +182,7 @@ export class Decider {
       this.state = await this.#prefilled(text, aborted);
       this.states.add(this.state);
     }
+    this.dropped = null;
     return { tokens: this.state.cache.length, kept: kept !== undefined, ms: performance.now() - began };
   }
 
@@ -207,7 +215,7 @@ export class Decider {
     this.blank?.cache.release();
     this.blankReadings.clear();
     this.priors.clear();
-    this.state = this.blank = null;
+    this.state = this.blank = this.dropped = null;
   }
 
   /**
@@ -268,7 +276,7 @@ export class Decider {
    */
   async #score({ how, asked }, onAnswer, aborted) {
     const began = performance.now();
-    const state = this.#current();
+    const state = await this.#current(aborted);
     const answers = /** @type {Ordered[]} */ (new Array(asked.length));
     const take = (/** @type {Open} */ one, /** @type {number[]} */ reading) => {
       one.readings.push(reading);
@@ -356,6 +364,7 @@ export class Decider {
       budget: how.runTokens,
       aborted,
       onLogits: (suffix, values) => {
+        if (!values.every(Number.isFinite)) throw this.#distrust(state, values);
         // Results come in the order of the suffixes, so readings do in that of the pairs.
         const i = owners[suffix];
         found[i].push(values);
@@ -365,6 +374,20 @@ export class Decider {
       },
     });
     return { readings, totals };
+  }
+
+  /**
+   * The error for numbers that are none. What they were computed from may be as wrong, so it is computed again.
+   * @param {State} state
+   * @param {Float32Array} values
+   */
+  #distrust(state, values) {
+    for (const one of [this.head, this.blank, state]) one?.cache.release();
+    this.states.remove(state);
+    this.head = this.blank = null;
+    if (this.state === state) [this.state, this.dropped] = [null, state.text];
+    const value = String(values.find((one) => !Number.isFinite(one)));
+    return new IntegrityError(`the runtime gave ${value} where a number was due`, { value });
   }
 
   /**
@@ -407,7 +430,9 @@ export class Decider {
     return this.blank;
   }
 
-  #current() {
+  /** @param {() => boolean} aborted */
+  async #current(aborted) {
+    if (this.dropped !== null) await this.prefill(this.dropped, aborted);
     if (!this.state) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
     return this.state;
   }

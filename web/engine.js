@@ -81,9 +81,14 @@ export class Engine {
     this.grouped = session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
     this.lost = null;
-    device?.lost.then((info) => {
-      this.lost = info.message || info.reason || "unknown reason";
+    /** Rejected once the device is lost: what waits for the device waits for this too. @type {Promise<never>} */
+    this.loss = new Promise((_, reject) => {
+      device?.lost.then((info) => {
+        this.lost = info.message || info.reason || "unknown reason";
+        reject(deviceLost(this.lost));
+      });
     });
+    this.loss.catch(() => {});
   }
 
   /**
@@ -121,7 +126,7 @@ export class Engine {
         const mask = treeMask(start, chain(chunk.length));
         await this.#run(cache, chunk, positions, mask, NOTHING, kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
-        if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
+        if (this.device && aborted) await this.#held(this.device.queue.onSubmittedWorkDone());
       }
     } catch (error) {
       cache.release();
@@ -258,11 +263,13 @@ export class Engine {
     }
     try {
       const fetches = Object.fromEntries(this.outputs.map((name) => [name, null]));
-      const results = await this.session.run(feeds, { ...fetches, ...cache.fetches(total, keep > 0) });
+      const results = await this.#held(
+        this.session.run(feeds, { ...fetches, ...cache.fetches(total, keep > 0) }),
+      );
       /** @type {Record<string, Float32Array>} */
       const read = {};
       for (const name of this.outputs)
-        read[name] = /** @type {Float32Array} */ (await results[name].getData());
+        read[name] = /** @type {Float32Array} */ (await this.#held(results[name].getData()));
       if (keep) cache.commit(total - ids.length + keep, results);
       return read;
     } catch (error) {
@@ -270,6 +277,15 @@ export class Engine {
       if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
       throw this.lost === null ? error : deviceLost(this.lost);
     }
+  }
+
+  /**
+   * What the device promises, or its loss: a lost one may leave its promises open.
+   * @template T
+   * @param {Promise<T>} promise
+   */
+  #held(promise) {
+    return this.device ? Promise.race([promise, this.loss]) : promise;
   }
 
   /**

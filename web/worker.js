@@ -2,7 +2,8 @@
  * The worker: one request after another around the engine, so that nothing runs on the page's main thread.
  *
  * Messages in:  {id, op, args} or {abort: id}.
- * Messages out: {id, progress}, {id, result} or {id, error: {code, message, data}}.
+ * Messages out: {id, progress}, {id, result} or {id, error: {code, message, data}}; at the start {alive: lock}, the name
+ * of a lock that this worker holds for as long as it lives.
  */
 
 import { Decider } from "./decider.js";
@@ -46,6 +47,14 @@ const OPERATIONS = {
  */
 function streamTo(id) {
   return (index, answer) => postMessage({ id, progress: { index, answer } });
+}
+
+if (navigator.locks) {
+  const lock = `typedecide/worker/${crypto.randomUUID()}`;
+  navigator.locks.request(lock, () => {
+    postMessage({ alive: lock });
+    return new Promise(() => {});
+  });
 }
 
 addEventListener("message", ({ data }) => {
