@@ -50,6 +50,12 @@ _ALWAYS = {
     "Cache-Control": "no-cache",
 }
 
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'"
+)
+"""What a bundle's page may do: run and ask for files of its own origin, and nothing else. index.html says the same."""
+
 _CHUNK = 1 << 18
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
@@ -61,18 +67,28 @@ class StaticServer:
     ...     server.url.startswith("http://127.0.0.1:")
     True
 
-    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. Bound to a
-    loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
+    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `policy` is the
+    Content-Security-Policy of every answer, such as `POLICY`; with one, no other page may frame what is served. Bound to
+    a loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
     Raises `BundleError` when `root` is no folder, and `OSError` when the port cannot be had.
     """
 
     def __init__(
-        self, root: str | Path, host: str = "127.0.0.1", port: int = 0, *, isolated: bool = True
+        self,
+        root: str | Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        isolated: bool = True,
+        policy: str | None = None,
     ) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise BundleError(f"There is no folder {root} to serve.", path=str(root))
-        self._server = _Server(self.root, host, port, isolated)
+        headers = {**_ALWAYS, **(_ISOLATION if isolated else {})}
+        if policy is not None:
+            headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
+        self._server = _Server(self.root, host, port, headers)
         # The interval is how long stopping may take.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="static-server", daemon=True
@@ -103,10 +119,10 @@ class _Server(ThreadingHTTPServer):
     # On Windows this option would let two servers share one port.
     allow_reuse_address = os.name != "nt"
 
-    def __init__(self, root: Path, host: str, port: int, isolated: bool) -> None:
+    def __init__(self, root: Path, host: str, port: int, headers: dict[str, str]) -> None:
         self.root = root
         self.loopback_only = _is_loopback(host)
-        self.common_headers = {**_ALWAYS, **(_ISOLATION if isolated else {})}
+        self.common_headers = headers
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 

@@ -81,14 +81,12 @@ export class Engine {
     this.grouped = session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
     this.lost = null;
-    /** Rejected once the device is lost: what waits for the device waits for this too. @type {Promise<never>} */
-    this.loss = new Promise((_, reject) => {
-      device?.lost.then((info) => {
-        this.lost = info.message || info.reason || "unknown reason";
-        reject(deviceLost(this.lost));
-      });
+    /** What to tell when the device is lost. @type {Set<(error: Error) => void>} */
+    this.waiting = new Set();
+    device?.lost.then((info) => {
+      this.lost = info.message || info.reason || "unknown reason";
+      for (const reject of this.waiting) reject(deviceLost(this.lost));
     });
-    this.loss.catch(() => {});
   }
 
   /**
@@ -285,7 +283,14 @@ export class Engine {
    * @param {Promise<T>} promise
    */
   #held(promise) {
-    return this.device ? Promise.race([promise, this.loss]) : promise;
+    if (!this.device) return promise;
+    // Not a race with `device.lost`, which would keep a trace of every run.
+    return /** @type {Promise<T>} */ (
+      new Promise((resolve, reject) => {
+        this.waiting.add(reject);
+        promise.then(resolve, reject).finally(() => this.waiting.delete(reject));
+      })
+    );
   }
 
   /**

@@ -118,6 +118,7 @@ function factList(info) {
     [facts.runtime, `${info.ort.version} (${info.ort.build})`],
     [facts.context, S.contextTokens(info.context)],
     [facts.loadMs, formatMs(info.loadMs)],
+    [facts.storage, info.storage.note ?? S.kept],
   ];
   return h(
     "dl",

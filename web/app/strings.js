@@ -207,7 +207,9 @@ export const S = {
     runtime: "ONNX Runtime Web",
     context: "Longest prompt",
     loadMs: "Loaded in",
+    storage: "Weights",
   },
+  kept: "kept in this browser for the next visit",
   devices: { webgpu: "WebGPU", wasm: "WebAssembly (CPU)" },
   /** @param {number} tokens */
   contextTokens: (tokens) => `${formatCount(tokens)} tokens`,
@@ -240,6 +242,7 @@ export const S = {
     INVALID_QUESTION:
       "Edit the question so that it has a text and at least two different, non-empty options.",
     INVALID_STATE: "The text holds characters that are not valid Unicode. Paste it again from its source.",
+    QUOTA: "Free some disk space, or delete what other sites keep in this browser.",
     DEVICE_LOST:
       "The graphics device went away. Try again; if it happens twice, load the page with ?device=wasm.",
     ABORTED: "It was stopped.",
