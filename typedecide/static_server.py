@@ -68,7 +68,7 @@ class StaticServer:
     True
 
     `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `policy` is the
-    Content-Security-Policy of every answer, such as `POLICY`; with one, no other page may frame what is served. Bound to
+    Content-Security-Policy of every answer, such as `POLICY`; with one, no page may frame what is served. Bound to
     a loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
     Raises `BundleError` when `root` is no folder, and `OSError` when the port cannot be had.
     """
