@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench import common, flips, logit_cost, main_thread, memory, packing, shared_check
+from bench import common, faults, flips, logit_cost, main_thread, memory, packing, shared_check
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread)
+BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, faults)
 
 SUITE: tuple[tuple[str, ...], ...] = (
     ("shared_check", "--device", "wasm", "--format", "fp32"),
@@ -20,6 +20,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("flips", "--device", "native", "--format", "fp32"),
     ("memory", "--device", "wasm", "--format", "int8"),
     ("main_thread", "--device", "wasm", "--format", "int8"),
+    ("faults",),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
@@ -35,6 +36,7 @@ examples:
   python -m bench flips --device native --json -
   python -m bench memory --device wasm --json -
   python -m bench main_thread --device wasm
+  python -m bench faults
   python -m bench
 """
 

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright
 
 _GUARD = """async (text) => {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(Object.assign(new Error("nothing happened"), { code: "HANG" })), 60_000);
+  });
   try {
-    return { ok: (await (%s)(JSON.parse(text))) ?? null };
+    return { ok: (await Promise.race([(%s)(JSON.parse(text)), late])) ?? null };
   } catch (error) {
     const code = typeof error?.code === "string" ? error.code : "ERROR";
     const data = JSON.parse(JSON.stringify(error?.data ?? {}));
     return { error: { code, message: String(error?.message ?? error), data } };
+  } finally {
+    clearTimeout(timer);
   }
 }"""
 
@@ -54,6 +60,8 @@ class Tab:
     def __init__(self, page: Page, url: str, added: str = "") -> None:
         """`added` is JavaScript that goes behind the worker's own script, such as a planted fault."""
         self.page = page
+        self.load_ms: list[float] = []
+        """What each load took."""
         if added:
             page.route("**/worker.js", lambda route: _serve(route, added))
         # Any file of the origin will do as a page: this one starts nothing by itself.
@@ -69,6 +77,7 @@ class Tab:
     def load(self, **options: Any) -> dict[str, Any]:
         """Load an engine on WASM, unless the options say otherwise; gives its info."""
         info: dict[str, Any] = self.evaluate(_LOAD, {"device": "wasm", **options})
+        self.load_ms.append(info["loadMs"])
         return info
 
     def decide(
@@ -85,7 +94,9 @@ class Tab:
 
     def in_worker(self, function: str) -> Any:
         """What a JavaScript function gives in the engine's worker."""
-        return self.page.workers[-1].evaluate(function)
+        # The runtime's threads are workers too, with a script of their own.
+        own = [worker for worker in self.page.workers if worker.url.endswith("/worker.js")]
+        return own[-1].evaluate(function)
 
 
 def _serve(route: Any, added: str) -> None:
