@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench import common, faults, flips, logit_cost, main_thread, memory, packing, shared_check
+from bench import common, faults, flips, load, logit_cost, main_thread, memory, packing, shared_check
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, faults)
+BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, faults, load)
 
 SUITE: tuple[tuple[str, ...], ...] = (
     ("shared_check", "--device", "wasm", "--format", "fp32"),
@@ -21,6 +21,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("memory", "--device", "wasm", "--format", "int8"),
     ("main_thread", "--device", "wasm", "--format", "int8"),
     ("faults",),
+    ("load", "--device", "wasm", "--format", "int8"),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
@@ -37,6 +38,7 @@ examples:
   python -m bench memory --device wasm --json -
   python -m bench main_thread --device wasm
   python -m bench faults
+  python -m bench load --mbits 50
   python -m bench
 """
 
