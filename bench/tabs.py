@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _GUARD = """async (text) => {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(Object.assign(new Error("nothing happened"), { code: "HANG" })), 60_000);
+    timer = setTimeout(() => reject(Object.assign(new Error("nothing happened"), { code: "HANG" })), 180_000);
   });
   try {
     return { ok: (await Promise.race([(%s)(JSON.parse(text)), late])) ?? null };

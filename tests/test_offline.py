@@ -26,7 +26,7 @@ from typedecide.static_server import POLICY, StaticServer
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[1]
-WAIT_MS = 90_000
+WAIT_MS = 180_000
 
 
 @contextmanager

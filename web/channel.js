@@ -30,6 +30,8 @@ export class Channel {
   #ready = false;
   /** Calls in the order they were made. @type {Map<number, Call>} */
   #calls = new Map();
+  /** Those that put a new worker in place, apart from those of callers. @type {Map<number, Call>} */
+  #own = new Map();
   #next = 1;
   /** The first call, once it was answered: what a new worker begins with. @type {Call | null} */
   #load = null;
@@ -124,6 +126,8 @@ export class Channel {
     const error = new DeviceLostError(`the worker stopped: ${reason}`, { reason });
     this.#stop();
     if (!this.#load) return this.close(error);
+    // Where even a restart fails, nothing is left to wait for; a later call tries again.
+    if (this.#own.size > 0) return this.#rejectAll(error);
     const [oldest] = this.#calls;
     if (!oldest) return; // the next call starts another
     const [id, call] = oldest;
@@ -149,17 +153,14 @@ export class Channel {
       const [first] = this.#calls.values();
       if (first && NEED_TEXT.has(first.op) && this.#text !== null) await this.#begin("prefill", [this.#text]);
     } catch (error) {
-      if (worker === this.#worker) this.#stop();
-      // Nothing is left to wait for; a later call tries again.
+      if (worker !== this.#worker) return;
+      this.#stop();
       return this.#rejectAll(/** @type {Error} */ (error));
     }
     if (worker !== this.#worker) return;
     this.#ready = true;
     for (const [id, { op, args }] of this.#calls) worker.postMessage({ id, op, args });
   }
-
-  /** Calls that put a new worker in place, apart from those of callers. @type {Map<number, Call>} */
-  #own = new Map();
 
   /**
    * @param {string} op

@@ -3,8 +3,8 @@
 
 const RELOADED = "typedecide-reloaded";
 
-/** Milliseconds that the page waits for its service worker before it goes on without. */
-const PATIENCE = 10_000;
+/** Milliseconds that the page waits for its service worker to take over before it goes on without. */
+const PATIENCE = 30_000;
 
 /**
  * Call it before anything is loaded.
@@ -21,7 +21,7 @@ export async function prepare() {
   }
   if (registration.waiting && container.controller) {
     registration.waiting.postMessage({ activate: true });
-    if (await changed(container, 2000)) return reload();
+    if (await changed(container, registration.waiting, 2000)) return reload();
   }
   if (crossOriginIsolated) {
     sessionStorage.removeItem(RELOADED);
@@ -29,7 +29,8 @@ export async function prepare() {
   }
   // Once only: a reload that did not help would not help again. And never under the hands of a person.
   if (sessionStorage.getItem(RELOADED)) return false;
-  if (!container.controller && !(await changed(container, PATIENCE))) return false;
+  const next = registration.installing ?? registration.waiting ?? registration.active;
+  if (!container.controller && !(await changed(container, next, PATIENCE))) return false;
   if (navigator.userActivation?.hasBeenActive) return false;
   sessionStorage.setItem(RELOADED, "1");
   return reload();
@@ -51,13 +52,15 @@ function reload() {
 
 /**
  * @param {ServiceWorkerContainer} container
+ * @param {ServiceWorker | null} next
  * @param {number} ms
- * @returns {Promise<boolean>} whether another service worker took over within so many milliseconds
+ * @returns {Promise<boolean>} whether `next` took over within so many milliseconds; false at once where it cannot
  */
-function changed(container, ms) {
+function changed(container, next, ms) {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(false), ms);
-    const done = () => (clearTimeout(timer), resolve(true));
-    container.addEventListener("controllerchange", done, { once: true });
+    const end = (/** @type {boolean} */ taken) => (clearTimeout(timer), resolve(taken));
+    container.addEventListener("controllerchange", () => end(true), { once: true });
+    next?.addEventListener("statechange", () => next.state === "redundant" && end(false));
   });
 }
