@@ -31,7 +31,7 @@ from typedecide.errors import TypedecideError
 from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
 from typedecide.questions import parse_questions
-from typedecide.static_server import POLICY, StaticServer
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -166,7 +166,7 @@ class Stage:
     @contextmanager
     def served(self, folder: Path, gpu: bool = False) -> Iterator[Window]:
         """A window with storage of its own, and a server for `folder` behind a link that can be cut."""
-        with StaticServer(folder, policy=POLICY) as server, Link(server.port) as link:
+        with StaticServer(folder, headers=PAGE_HEADERS) as server, Link(server.port) as link:
             context = self.browser(gpu).new_context()
             context.set_default_timeout(60_000)
             window = Window(context, link)
@@ -279,8 +279,8 @@ def _broken_shard(stage: Stage, name: str, damage: Callable[[bytes], bytes], wha
         clock, before = Clock(), len(window.link.paths)
         tab.load()
         stage.ask(tab)
-        again = [path for path in window.link.paths[before:] if path.endswith((".gz", ".json"))]
-        expect(not any(p.endswith(".gz") for p in again), "a good file was fetched again", paths=again)
+        again = [path for path in window.link.paths[before:] if path.endswith((".gzip", ".json"))]
+        expect(not any(p.endswith(".gzip") for p in again), "a good file was fetched again", paths=again)
         return Outcome(
             "INTEGRITY names the shard; mended, it loads and fetches no other file again", clock.ms
         )
@@ -459,7 +459,7 @@ def missing_format(stage: Stage) -> Outcome:
         tab = window.tab()
         error = refused(lambda: tab.load(format="int3"), "UNSUPPORTED")
         expect("fp32" in error.message and error.data["format"] == "int3", "wrong details", **error.data)
-        fetched = [path for path in window.link.paths if "model/" in path or path.endswith(".gz")]
+        fetched = [path for path in window.link.paths if "model/" in path or path.endswith(".gzip")]
         expect(not fetched, "something was downloaded", paths=fetched)
         clock = Clock()
         tab.load()

@@ -15,7 +15,7 @@ from bench import common
 from bench.link import Link
 from bench.tabs import chromium
 from typedecide.page import PageEngine
-from typedecide.static_server import POLICY, StaticServer
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with PageEngine(bundle, args.device, args.format, threads=args.threads) as engine:
         facts = common.describe(NAME, engine)
     with (
-        StaticServer(bundle, policy=POLICY) as server,
+        StaticServer(bundle, headers=PAGE_HEADERS) as server,
         Link(server.port, args.mbits * 1e6) as link,
         sync_playwright() as playwright,
         chromium(playwright) as browser,
@@ -75,7 +75,7 @@ def visit(context: BrowserContext, link: Link, device: str, format: str) -> dict
     page.wait_for_timeout(1000)
     page.close()
     asked = link.paths[paths:]
-    model = [path for path in asked if path.startswith("/model/") or path.endswith(".wasm.gz")]
+    model = [path for path in asked if path.startswith("/model/") or path.endswith(".wasm.gzip")]
     return {
         "first_answer_ms": answered * 1e3,
         "bytes": link.received - received,

@@ -40,6 +40,9 @@ WEB = ROOT / "web"
 
 SERVICE_WORKER = "sw.js"
 
+PACKAGE_ONLY = ("react.js", "types.js")
+"""Files that only users of the npm package need."""
+
 CALIBRATION = "calibration.json"
 """The file beside a model of this checkout that its bundles take in."""
 
@@ -262,7 +265,8 @@ def _copy_format(folder: Path, built: Built) -> dict[str, Any]:
 
 
 def _web_files() -> list[Path]:
-    return sorted(p for p in WEB.rglob("*") if p.is_file() and not p.name.startswith("."))
+    files = (p for p in WEB.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return sorted(p for p in files if p.relative_to(WEB).as_posix() not in PACKAGE_ONLY)
 
 
 def _copy_web(folder: Path) -> None:
@@ -311,7 +315,8 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
 def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
     """One ONNX Runtime Web build, its WebAssembly compressed; its manifest entry.
 
-    Static hosts often do not compress WebAssembly, and the three builds are 58 MB plain and 14 MB compressed.
+    Static hosts often do not compress WebAssembly, and the three builds are 58 MB plain and 14 MB compressed. The name
+    does not end in `.gz`: some servers take that for a content encoding, and browsers then unpack the file too early.
     """
     module, stem = ORT_BUILDS[name]
     dist, target = npm.package("onnxruntime-web") / "dist", folder / "vendor" / "ort"
@@ -319,11 +324,11 @@ def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
     for file in (module, f"{stem}.mjs"):
         shutil.copyfile(dist / file, target / file)
     packed = gzip.compress((dist / f"{stem}.wasm").read_bytes(), 9, mtime=0)
-    (target / f"{stem}.wasm.gz").write_bytes(packed)
+    (target / f"{stem}.wasm.gzip").write_bytes(packed)
     return {
         "module": f"vendor/ort/{module}",
         "loader": f"vendor/ort/{stem}.mjs",
-        "wasm": f"vendor/ort/{stem}.wasm.gz",
+        "wasm": f"vendor/ort/{stem}.wasm.gzip",
     }
 
 

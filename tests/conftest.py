@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.tiny import build_tiny
+from pybuild import npm
 from pybuild.bundle import build
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium
 from typedecide.static_server import StaticServer
@@ -42,6 +43,12 @@ def dist_fp32_4l() -> Path:
 def dist_pointer() -> Path:
     """A tiny random model with a random pointer: a bundle that has every readout."""
     return build_tiny()
+
+
+@pytest.fixture(scope="session")
+def npm_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The npm package of this checkout."""
+    return npm.pack(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture(scope="session")

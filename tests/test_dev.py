@@ -147,7 +147,7 @@ def test_the_started_tool_answers_a_signal_itself(number: signal.Signals) -> Non
 
 
 def test_a_new_enough_system_node_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    node = script(tmp_path / "node", "echo v18.0.0")
+    node = script(tmp_path / "node", "echo v20.19.0")
     npm_script = script(tmp_path / "npm", "exit 0")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert npm.toolchain() == npm.Toolchain(node, (str(npm_script),))
@@ -158,7 +158,7 @@ def test_a_new_enough_system_node_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_
     ("node_says", "with_npm", "message"),
     [
         (None, True, "no node"),
-        ("echo v16.20.2", True, "v16.20.2"),
+        ("echo v20.18.3", True, "v20.18.3"),
         ("echo v22.1.0", False, "v22.1.0 without npm"),
         ("exit 1", True, "a node that does not start"),
     ],
@@ -192,9 +192,17 @@ def test_the_wheel_stands_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_npm_failures_carry_its_own_words(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text("{}")
-    with pytest.raises(UnsupportedError, match=r"npm could not install.*(?s:.)*package-lock") as caught:
+    with pytest.raises(UnsupportedError, match=r"npm ci failed in .*(?s:.)*package-lock") as caught:
         npm.npm_ci(tmp_path)
     assert caught.value.data["exit_status"] != 0
+
+
+def test_scripts_of_packages_find_the_node_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    node = script(tmp_path / "wheel" / "node", "echo v24.0.0")
+    script(tmp_path / "wheel" / "npm", "command -v node")
+    tools = npm.Toolchain(node, (str(tmp_path / "wheel" / "npm"),))
+    monkeypatch.setattr(npm, "toolchain", lambda: tools)
+    assert npm.run(["run", "anything"], tmp_path).strip() == str(node)
 
 
 def test_installed_packages_are_found_and_others_named() -> None:

@@ -21,7 +21,7 @@ from bench.faults import hashes, replace
 from bench.link import Link
 from pybuild.bundle import _write_service_worker
 from tests.test_bench import check_result, run_json
-from typedecide.static_server import POLICY, StaticServer
+from typedecide.static_server import PAGE_HEADERS, POLICY, StaticServer
 
 pytestmark = pytest.mark.browser
 
@@ -73,9 +73,9 @@ def is_isolated(page: Page) -> bool:
 def test_decides_without_a_network_after_one_visit(
     browser: Browser, dist_pointer: Path, isolated: bool
 ) -> None:
-    policy = POLICY if isolated else None
+    headers = PAGE_HEADERS if isolated else None
     with (
-        StaticServer(dist_pointer, isolated=isolated, policy=policy) as server,
+        StaticServer(dist_pointer, isolated=isolated, headers=headers) as server,
         Link(server.port) as link,
         visitor(browser) as context,
     ):
@@ -100,7 +100,7 @@ def test_decides_without_a_network_after_one_visit(
 
 def test_a_second_visit_asks_for_nothing_of_the_model(browser: Browser, dist_pointer: Path) -> None:
     with (
-        StaticServer(dist_pointer, policy=POLICY) as server,
+        StaticServer(dist_pointer, headers=PAGE_HEADERS) as server,
         Link(server.port) as link,
         visitor(browser) as context,
     ):
@@ -109,8 +109,8 @@ def test_a_second_visit_asks_for_nothing_of_the_model(browser: Browser, dist_poi
         settle(page)
         seen = len(link.paths)
         # Only one build of the runtime was fetched.
-        assert {path for path in link.paths if path.endswith(".gz")} == {
-            "/vendor/ort/ort-wasm-simd-threaded.wasm.gz"
+        assert {path for path in link.paths if path.endswith(".gzip")} == {
+            "/vendor/ort/ort-wasm-simd-threaded.wasm.gzip"
         }
         decide(page, link.url)
         assert [path for path in link.paths[seen:] if path != "/sw.js"] == []
@@ -118,7 +118,7 @@ def test_a_second_visit_asks_for_nothing_of_the_model(browser: Browser, dist_poi
 
 def test_asks_no_other_origin_and_stores_nothing_of_the_text(browser: Browser, dist_pointer: Path) -> None:
     with (
-        StaticServer(dist_pointer, policy=POLICY) as server,
+        StaticServer(dist_pointer, headers=PAGE_HEADERS) as server,
         visitor(browser) as context,
     ):
         requests: list[Any] = []
@@ -164,7 +164,7 @@ def test_the_policy_is_the_same_in_page_and_header_and_is_enforced(
     assert f'content="{POLICY}"' in index
     assert "unsafe-inline" not in POLICY and "'unsafe-eval'" not in POLICY
     with (
-        StaticServer(dist_pointer, policy=POLICY) as server,
+        StaticServer(dist_pointer, headers=PAGE_HEADERS) as server,
         StaticServer(dist_pointer) as foreign,
         visitor(browser) as context,
     ):
@@ -198,7 +198,7 @@ def test_an_update_comes_whole_at_the_next_visit(
     site = tmp_path / "site"
     shutil.copytree(dist_pointer, site)
     with (
-        StaticServer(site, policy=POLICY) as server,
+        StaticServer(site, headers=PAGE_HEADERS) as server,
         visitor(browser) as context,
     ):
         page = context.new_page()
@@ -252,7 +252,7 @@ def _update(site: Path) -> None:
 
 
 def test_can_be_installed(browser: Browser, dist_pointer: Path) -> None:
-    with StaticServer(dist_pointer, policy=POLICY) as server, visitor(browser) as context:
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server, visitor(browser) as context:
         page = context.new_page()
         page.goto(f"{server.url}?device=none")
         session = context.new_cdp_session(page)

@@ -61,7 +61,9 @@ def test_many_shards_come_in_parallel_with_progress_in_bytes(stage: Stage) -> No
         second = tab.load()["storage"]
         stage.ask(tab)
         assert second["downloadedBytes"] == 0 and second["keptBytes"] == first["downloadedBytes"]
-        assert [path for path in window.link.paths[seen:] if "/model/" in path or path.endswith(".gz")] == []
+        assert [
+            path for path in window.link.paths[seen:] if "/model/" in path or path.endswith(".gzip")
+        ] == []
 
 
 def test_what_an_abort_leaves_is_used(stage: Stage) -> None:
@@ -72,7 +74,7 @@ def test_what_an_abort_leaves_is_used(stage: Stage) -> None:
               const { createEngine } = await import("./index.js");
               const control = new AbortController();
               const onProgress = ({ file = "", loadedBytes }) => {
-                if (file.endsWith(".gz") && loadedBytes > 1e6) control.abort();
+                if (file.endsWith(".gzip") && loadedBytes > 1e6) control.abort();
               };
               const loading = createEngine({ device: "wasm", onProgress, signal: control.signal });
               return loading.then(() => "loaded", (error) => error.code);

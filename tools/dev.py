@@ -174,13 +174,14 @@ def lint() -> None:
         [str(PYTHON), "-m", "pybuild.npm", "node"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
     tsc, prettier = "node_modules/typescript/bin/tsc", "node_modules/prettier/bin/prettier.cjs"
+    apps = ("tests/fixtures/plain-page", "tests/fixtures/vite-app")
     checks: dict[str, list[str]] = {
         "ruff check": [str(PYTHON), "-m", "ruff", "check", "."],
         "ruff format": [str(PYTHON), "-m", "ruff", "format", "--check", "."],
         "mypy": [str(PYTHON), "-m", "mypy"],
         "tsc web": [node, tsc, "-p", "tsconfig.json"],
         "tsc tests": [node, tsc, "-p", "tests/js"],
-        "prettier": [node, prettier, "--check", "web", "tests/js"],
+        "prettier": [node, prettier, "--check", "web", "tests/js", *apps],
     }
     failed = []
     for name, command in checks.items():

@@ -13,6 +13,7 @@ import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +25,7 @@ from typedecide.errors import BundleError
 # Fixed, because the types that the operating system lists differ from machine to machine.
 _TYPES = {
     ".css": "text/css; charset=utf-8",
-    ".gz": "application/gzip",  # the page unpacks it itself: no Content-Encoding
+    ".gz": "application/gzip",  # sent as it is: no Content-Encoding
     ".html": "text/html; charset=utf-8",
     ".ico": "image/vnd.microsoft.icon",
     ".js": "text/javascript; charset=utf-8",
@@ -56,6 +57,9 @@ POLICY = (
 )
 """What a bundle's page may do: run and ask for files of its own origin, and nothing else. index.html says the same."""
 
+PAGE_HEADERS = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'"}
+"""Headers for a bundle: its policy, and no page of another origin may frame it."""
+
 _CHUNK = 1 << 18
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
@@ -67,9 +71,9 @@ class StaticServer:
     ...     server.url.startswith("http://127.0.0.1:")
     True
 
-    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `policy` is the
-    Content-Security-Policy of every answer, such as `POLICY`; with one, no page may frame what is served. Bound to
-    a loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
+    `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `headers` are sent
+    with every answer, such as a content security policy, or leave for pages of other origins to read. Bound to a
+    loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
     Raises `BundleError` when `root` is no folder, and `OSError` when the port cannot be had.
     """
 
@@ -80,15 +84,13 @@ class StaticServer:
         port: int = 0,
         *,
         isolated: bool = True,
-        policy: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise BundleError(f"There is no folder {root} to serve.", path=str(root))
-        headers = {**_ALWAYS, **(_ISOLATION if isolated else {})}
-        if policy is not None:
-            headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
-        self._server = _Server(self.root, host, port, headers)
+        common = {**_ALWAYS, **(_ISOLATION if isolated else {}), **(headers or {})}
+        self._server = _Server(self.root, host, port, common)
         # The interval is how long stopping may take.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="static-server", daemon=True
@@ -119,7 +121,7 @@ class _Server(ThreadingHTTPServer):
     # On Windows this option would let two servers share one port.
     allow_reuse_address = os.name != "nt"
 
-    def __init__(self, root: Path, host: str, port: int, headers: dict[str, str]) -> None:
+    def __init__(self, root: Path, host: str, port: int, headers: Mapping[str, str]) -> None:
         self.root = root
         self.loopback_only = _is_loopback(host)
         self.common_headers = headers

@@ -5,10 +5,10 @@
  * Knows calls by name, and of what they do only which text they leave behind.
  */
 
-import { AbortedError, DeviceLostError, reviveError } from "./errors.js";
+import { AbortedError, BundleError, DeviceLostError, reviveError } from "./errors.js";
 
-/** @typedef {import("./decider.js").Info} Info */
-/** @typedef {import("./decider.js").Progress} Progress */
+/** @typedef {import("./types.js").Info} Info */
+/** @typedef {import("./types.js").Progress} Progress */
 
 /**
  * @typedef {object} Call
@@ -39,10 +39,15 @@ export class Channel {
   #text = null;
   /** @type {Error | null} */
   #closed = null;
+  #make;
   #onInfo;
 
-  /** @param {(info: Info) => void} onInfo told what runs, at first and after each restart */
-  constructor(onInfo) {
+  /**
+   * @param {() => Worker} make starts a worker
+   * @param {(info: Info) => void} onInfo told what runs, at first and after each restart
+   */
+  constructor(make, onInfo) {
+    this.#make = make;
     this.#onInfo = onInfo;
     this.#worker = this.#start();
     this.#ready = true;
@@ -102,7 +107,10 @@ export class Channel {
     });
     worker.addEventListener("error", (event) => {
       event.preventDefault();
-      this.#lost(worker, event.message || "the worker's script could not be loaded");
+      if (event.message) return this.#lost(worker, event.message);
+      // A script that cannot be loaded says nothing more.
+      const reason = "its script cannot be loaded; option `worker` says where it is";
+      if (worker === this.#worker) this.close(new BundleError(`the worker stopped: ${reason}`, { reason }));
     });
     return worker;
   }

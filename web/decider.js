@@ -8,6 +8,7 @@ import { Calibrator } from "./calibration.js";
 import { get } from "./download.js";
 import { turn } from "./engine.js";
 import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import { importModule } from "./modules.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
 import { certified, rounds } from "./orderings.js";
 import { suffixLength } from "./packing.js";
@@ -26,6 +27,7 @@ import { BLANK, gain } from "./text.js";
  * What `createEngine` passes to the worker.
  * @typedef {object} Settings
  * @property {string} bundle address of the bundle's folder
+ * @property {string} weights address of the folder that has the weights, under the same paths
  * @property {"auto" | "webgpu" | "wasm"} device
  * @property {string} [format]
  * @property {number} [threads]
@@ -35,45 +37,16 @@ import { BLANK, gain } from "./text.js";
  * @property {unknown} [calibration] a document or its address, false for none; default: the bundle's own
  */
 
-/**
- * @typedef {object} Progress
- * @property {"manifest" | "download" | "session" | "selftest" | "ready"} phase
- * @property {string} message
- * @property {string} [file]
- * @property {number} [loadedBytes]
- * @property {number} [totalBytes]
- */
-
-/**
- * @typedef {object} Info
- * @property {Record<string, unknown>} model
- * @property {string} format
- * @property {"webgpu" | "wasm"} device
- * @property {string} candidate
- * @property {string} reason
- * @property {import("./runtime.js").Trial[]} selfTest
- * @property {number} threads
- * @property {string | null} adapter
- * @property {{version: string, build: string}} ort
- * @property {number} context
- * @property {string} readout the bundle's own readout
- * @property {readonly string[]} readouts those that it has
- * @property {import("./calibration.js").Facts | null} calibration what is used of it
- * @property {import("./store.js").Storage} storage where the weights came from, and whether they are kept
- * @property {number} loadMs
- */
-
+/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("./types.js").Info} Info */
+/** @typedef {import("./types.js").Scored} Scored */
+/** @typedef {import("./types.js").Prefilled} Prefilled */
+/** @typedef {import("./types.js").ScoredAll} ScoredAll */
+/** @typedef {import("./types.js").Ordered} Ordered */
 /** @typedef {import("./options.js").Options} Options */
 /** @typedef {import("./options.js").Asking} Asking */
 /** @typedef {import("./questions.js").Question} Question */
-/** @typedef {import("./readouts.js").Ordered} Ordered */
 /** @typedef {import("./states.js").State} State */
-
-/** @typedef {Ordered & {tokens: number, ms: number}} Scored an answer, the tokens run for it, and milliseconds */
-
-/** @typedef {{tokens: number, kept: boolean, ms: number}} Prefilled */
-
-/** @typedef {{answers: Ordered[], tokens_run: number, tokens_saved: number, runs: number, ms: number}} ScoredAll */
 
 /**
  * A question under way: the orders to read in the first round and in the second, and what was read.
@@ -128,7 +101,11 @@ export class Decider {
   static async load(settings, onProgress, signal) {
     const began = performance.now();
     onProgress({ phase: "manifest", message: "Reading the manifest" });
-    const store = await Store.open(new URL(settings.bundle), { signal, keep: settings.keepWeights });
+    const store = await Store.open(new URL(settings.bundle), {
+      weights: new URL(settings.weights),
+      keep: settings.keepWeights,
+      signal,
+    });
     const { manifest } = store;
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
@@ -553,7 +530,7 @@ async function readCalibration(given, signal) {
  */
 async function loadTokenizer(store) {
   const spec = JSON.parse(await store.text(store.manifest.tokenizer));
-  const { Tokenizer } = await import(String(store.url("vendor/tokenizers/tokenizers.min.mjs")));
+  const { Tokenizer } = await importModule(store.url("vendor/tokenizers/tokenizers.min.mjs"));
   const tokenizer = new Tokenizer(spec, {});
   return { encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids };
 }

@@ -15,21 +15,33 @@
 
 import { Channel } from "./channel.js";
 import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
-import { evict } from "./shelf.js";
+import { evict } from "./storage.js";
+import { requireSupport } from "./support.js";
 
 export * from "./errors.js";
 
-/** @typedef {import("./decider.js").Info} Info */
-/** @typedef {import("./decider.js").Progress} Progress */
-/** @typedef {import("./decider.js").Prefilled} Prefilled */
-/** @typedef {import("./decider.js").Scored} Scored */
-/** @typedef {import("./decider.js").Ordered} Ordered */
-/** @typedef {import("./decider.js").Options} ScoreAllOptions */
-/** @typedef {import("./decider.js").ScoredAll} ScoredAll */
+/** @typedef {import("./types.js").Info} Info */
+/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("./types.js").Prefilled} Prefilled */
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").Scored} Scored */
+/** @typedef {import("./types.js").Ordered} Ordered */
+/** @typedef {import("./options.js").Options} ScoreAllOptions */
+/** @typedef {import("./types.js").ScoredAll} ScoredAll */
+/**
+ * @template Q
+ * @typedef {import("./types.js").Decision<Q>} Decision
+ */
 
 /**
  * @typedef {object} EngineOptions
- * @property {string | URL} [bundle] folder of the bundle; default: the folder of this module
+ * @property {string | URL} [bundle] folder of the bundle; default: the folder of this module, which is right where the
+ *   bundle's own `index.js` is used. Its code is run, so take one that you trust; one on another origin runs with one
+ *   thread, and its server must allow cross-origin reading (CORS).
+ * @property {string | URL} [weights] folder that has the weights, `model/` of the bundle, where they lie elsewhere; what
+ *   comes from there is only data, and is checked by hash; default: `bundle`
+ * @property {string | URL} [worker] address of `worker.js`, on the page's own origin, for build tools that do not follow
+ *   `new Worker(new URL(…))`; a bundle has one
  * @property {"auto" | "webgpu" | "wasm"} [device] default `auto`: the fastest that passes the self-test
  * @property {string} [format] weight format; default: the bundle's own default
  * @property {number} [threads] WASM threads; default: one for each core, at most 8
@@ -45,15 +57,19 @@ export * from "./errors.js";
 
 const DEVICES = ["auto", "webgpu", "wasm"];
 
+/** Apart from the address below, so that no build tool takes the folder for a file to copy. */
+const HERE = import.meta.url;
+
 /**
  * Load a bundle in a worker and start the model.
  * @param {EngineOptions} [options]
  * @returns {Promise<Engine>}
- * @throws {UnsupportedError} nothing here can run the model; the message and `data.selfTest` say why
+ * @throws {UnsupportedError} nothing here can run the model: `data.missing` names what the browser lacks (nothing was
+ *   downloaded then), or `data.selfTest` says what was tried
  * @throws {TypedecideError} `INTEGRITY`, `BUNDLE`, `QUOTA` or `ABORTED`
  */
 export async function createEngine(options = {}) {
-  const { bundle = new URL("./", import.meta.url), device = "auto", format, threads, candidates } = options;
+  const { device = "auto", format, threads, candidates } = options;
   const { stateBytes = 256 * 2 ** 20, keepWeights = true } = options;
   if (!DEVICES.includes(device)) {
     throw new UnsupportedError(`device must be one of ${DEVICES.join(", ")}, not ${JSON.stringify(device)}`, {
@@ -66,21 +82,24 @@ export async function createEngine(options = {}) {
   if (!(stateBytes >= 0)) {
     throw new UnsupportedError(`stateBytes must be a number of bytes, not ${stateBytes}`, { stateBytes });
   }
-  const folder = folderOf(bundle);
+  requireSupport();
+  const bundle = folder(options.bundle ?? new URL(".", HERE));
+  const weights = folder(options.weights ?? bundle);
   /** @type {Engine | null} */
   let engine = null;
   /** @type {Info | null} */
   let info = null;
-  const channel = new Channel((told) => {
+  const start = () => startWorker(options.worker);
+  const channel = new Channel(start, (told) => {
     info = told;
     if (engine) engine.info = Object.freeze(told);
   });
   try {
     const calibration = addressed(options.calibration);
-    const loading = { device, format, threads, candidates, stateBytes, keepWeights, calibration };
-    const settings = { bundle: String(folder), ...loading };
+    const running = { device, format, threads, candidates, stateBytes, calibration };
+    const settings = { bundle, weights, keepWeights, ...running };
     await channel.call("load", [settings], options.signal, options.onProgress);
-    engine = new Engine(channel, folder, /** @type {Info} */ (/** @type {unknown} */ (info)));
+    engine = new Engine(channel, bundle, /** @type {Info} */ (/** @type {unknown} */ (info)));
     return engine;
   } catch (error) {
     channel.close(new AbortedError("the engine could not be loaded"));
@@ -95,14 +114,33 @@ export async function createEngine(options = {}) {
  * @returns {Promise<number>} bytes freed
  */
 export async function evictWeights(bundle) {
-  return evict(bundle === undefined ? undefined : folderOf(bundle));
+  return evict(bundle === undefined ? undefined : new URL(folder(bundle)));
 }
 
-/** @param {string | URL} bundle */
-function folderOf(bundle) {
-  const folder = new URL(bundle, globalThis.location?.href);
-  if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-  return folder;
+/**
+ * The full address of a folder, which ends with a slash.
+ * @param {string | URL} given
+ */
+function folder(given) {
+  const url = new URL(given, globalThis.location?.href);
+  if (!url.pathname.endsWith("/")) url.pathname += "/";
+  return String(url);
+}
+
+/**
+ * @param {string | URL} [address]
+ * @throws {UnsupportedError}
+ */
+function startWorker(address) {
+  try {
+    // The second form is the one that build tools look for, word by word.
+    return address
+      ? new Worker(address, { type: "module", name: "typedecide" })
+      : new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
+  } catch (error) {
+    const message = `the worker cannot start: ${error}; its script must be on the page's own origin (option \`worker\`)`;
+    throw new UnsupportedError(message, { worker: String(address ?? HERE), reason: String(error) });
+  }
 }
 
 /**
@@ -125,7 +163,7 @@ export class Engine {
 
   /**
    * @param {Channel} channel
-   * @param {URL} folder
+   * @param {string} folder of the bundle
    * @param {Info} info
    */
   constructor(channel, folder, info) {
@@ -151,7 +189,7 @@ export class Engine {
 
   /**
    * Answer one question about the prefilled text, as `scoreAll` does.
-   * @param {object} question in the System One form: `{type, instructions?, criteria}`
+   * @param {Question} question in the System One form: `{type, instructions?, criteria}`
    * @param {ScoreAllOptions & {signal?: AbortSignal}} [options]
    * @returns {Promise<Scored>} the answer, the tokens run for it, and milliseconds
    * @throws {TypedecideError} `INVALID_QUESTION`, `UNSUPPORTED` (an option), `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or
@@ -165,7 +203,7 @@ export class Engine {
    * Answer many questions about the prefilled text at once, so that no option wins by its place: the `labels` readout
    * reads each question in several orders of its options, the others know no order. All suffixes are packed into few
    * runs; what they share is computed once.
-   * @param {object[]} questions in the System One form
+   * @param {readonly Question[]} questions in the System One form
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (index: number, answer: Ordered) => void}} [options]
    *   `onAnswer` is told each answer as soon as it is there
    * @returns {Promise<ScoredAll>}
@@ -186,10 +224,11 @@ export class Engine {
    * const { answers } = await engine.decide({ state, questions: { angry: { type: "noul", instructions: "Angry?" } } });
    * console.log(answers.angry.value);
    *
-   * @param {{state: string, questions: Record<string, object> | Map<string, object>}} request questions by id; they are
-   *   asked in their order, which an object keeps except for ids like "10", and a Map for all
+   * @template {Readonly<Record<string, Question>> | Map<string, Question>} Q
+   * @param {{state: string, questions: Q}} request questions by id; they are asked in their order, which an object keeps
+   *   except for ids like "10", and a Map for all
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (id: string, answer: Ordered) => void}} [options]
-   * @returns {Promise<Omit<ScoredAll, "answers"> & {answers: Record<string, Ordered>, prefill: Prefilled}>}
+   * @returns {Promise<Decision<Q>>}
    * @throws {TypedecideError} as `prefill` and `scoreAll` do
    */
   async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
@@ -199,7 +238,8 @@ export class Engine {
     const asked = entries.map(([, question]) => question);
     const call = this.#channel.call("decide", [state, asked, options], signal, onProgress);
     const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
-    return { ...done, answers: Object.fromEntries(ids.map((id, i) => [id, done.answers[i]])) };
+    const answers = Object.fromEntries(ids.map((id, i) => [id, done.answers[i]]));
+    return { ...done, answers: /** @type {any} */ (answers) };
   }
 
   /**
@@ -219,7 +259,7 @@ export class Engine {
    * Answer one question, its options in the order given, from whole prompts without any cache. Slow: it is what the fast
    * path is compared with.
    * @param {string} state
-   * @param {object} question
+   * @param {Question} question
    * @param {{readout?: string, signal?: AbortSignal}} [options] default readout: `labels`
    * @returns {Promise<Scored>}
    */

@@ -13,18 +13,7 @@ import { TextPrompt } from "./text.js";
 /** @typedef {import("./engine.js").Suffix} Suffix */
 /** @typedef {import("./prompt.js").Tokenizer} Tokenizer */
 /** @typedef {import("./questions.js").Question} Question */
-
-/**
- * An answer pooled over orders of the options; readouts that list no options have one order. `flip_rate` is the share of
- * the orders whose own answer differs from the pooled one, before a batch prior is taken out; `logits` of several orders
- * are log-probabilities. `prior` says what was done about the prior, where that was asked for, `calibration` and `abstain`
- * what calibration did, where there is one for the answer.
- * @typedef {import("./readout.js").Answer & {
- *   orderings_used: number,
- *   flip_rate: number,
- *   prior?: import("./prior.js").Prior,
- * } & Partial<import("./calibration.js").Applied>} Ordered
- */
+/** @typedef {import("./types.js").Ordered} Ordered */
 
 /**
  * One way to ask a question and read its answer. A *reading* is one logit for each option, in the question's own order,

@@ -8,6 +8,7 @@
 
 import { Engine } from "./engine.js";
 import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError } from "./errors.js";
+import { importModule } from "./modules.js";
 import { scores } from "./pointer.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -30,14 +31,7 @@ export const CANDIDATES = Object.freeze([
   { name: "wasm", device: "wasm", graph: "explicit", subgroups: false },
 ]);
 
-/**
- * @typedef {object} Trial
- * @property {string} candidate
- * @property {"chosen" | "rejected" | "unavailable" | "not tried"} verdict
- * @property {number | null} maxError largest difference from the golden logits
- * @property {number | null} ms
- * @property {string} reason
- */
+/** @typedef {import("./types.js").Trial} Trial */
 
 /**
  * @typedef {object} Options
@@ -118,7 +112,7 @@ async function tryCandidate(candidate, context) {
   const { store, format, options } = context;
   const began = performance.now();
   const build = candidate.device === "wasm" ? "wasm" : webgpuBuild();
-  const threads = threadCount(options.threads);
+  const threads = threadCount(store.base, options.threads);
   const trial = { candidate: candidate.name, maxError: /** @type {number | null} */ (null) };
   /** @type {Engine | null} */
   let engine = null;
@@ -278,10 +272,14 @@ function choose({ device, candidates }) {
   });
 }
 
-/** @param {number} [asked] */
-function threadCount(asked) {
-  // WASM threads need SharedArrayBuffer, which a page has only when it is cross-origin isolated.
-  if (!globalThis.crossOriginIsolated) return 1;
+/**
+ * @param {URL} bundle
+ * @param {number} [asked]
+ */
+function threadCount(bundle, asked) {
+  // WASM threads need SharedArrayBuffer, which a page has only when it is cross-origin isolated; and each is a worker,
+  // whose script must be of the page's own origin.
+  if (!globalThis.crossOriginIsolated || bundle.origin !== globalThis.location?.origin) return 1;
   return asked ?? Math.min(globalThis.navigator?.hardwareConcurrency ?? 1, 8);
 }
 
@@ -306,7 +304,7 @@ async function loadOrt(store, build, threads, report) {
   if (!files) {
     throw new UnsupportedError(`this bundle lacks the ${build} build of ONNX Runtime Web`, { build });
   }
-  const module = await import(String(store.url(files.module)));
+  const module = await importModule(store.url(files.module));
   /** @type {Ort} */
   const ort = module.default ?? module;
   if (!ort.env.wasm.wasmBinary) {

@@ -1,14 +1,11 @@
 /**
- * Where the files of a bundle are kept between visits: in the origin's private file system (OPFS), named by their
- * sha256, one folder for each bundle. A file that is shorter than it should be is a download that broke; it goes on from
- * there. OPFS rather than the Cache API, because bytes can be added to a file, and read straight into memory.
+ * The files of one bundle as this browser keeps them. One that is shorter than it should be is a download that broke; it
+ * goes on from there.
  *
- * Knows files and bytes, not what is in them. `Shelf` works in a dedicated worker only.
+ * Knows files and bytes, not what is in them. Works in a dedicated worker only.
  */
 
-import { QuotaError } from "./errors.js";
-
-const ROOT = "typedecide";
+import { keyOf, lockOf, remove, root } from "./storage.js";
 
 /** How often, and after how many milliseconds, a file is asked for again that a worker which has ended still holds. */
 const HELD = { tries: 40, ms: 50 };
@@ -101,71 +98,6 @@ export class Shelf {
 }
 
 /**
- * Delete kept weights, once no tab loads them any more. An engine that is loaded goes on working.
- * @param {URL} [bundle] folder of a bundle; default: all bundles of this origin
- * @returns {Promise<number>} bytes freed
- */
-export async function evict(bundle) {
-  let freed = 0;
-  let folders;
-  try {
-    folders = await root(false);
-  } catch {
-    return freed;
-  }
-  const only = bundle && (await keyOf(bundle));
-  for await (const [key, folder] of folders.entries()) {
-    if (folder.kind !== "directory" || (only !== undefined && key !== only)) continue;
-    const directory = /** @type {FileSystemDirectoryHandle} */ (folder);
-    for await (const name of directory.keys()) freed += await remove(directory, key, name, {});
-  }
-  return freed;
-}
-
-/** Bytes that this origin may still store; null where the browser does not tell. */
-export async function room() {
-  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
-  return quota === undefined || usage === undefined ? null : Math.max(0, quota - usage);
-}
-
-/**
- * @param {number} needed
- * @param {number | null} available
- */
-export function outOfRoom(needed, available) {
-  const free = available === null ? "not that much is free" : `${megabytes(available)} MB are free`;
-  const message = `the weights need ${megabytes(needed)} MB of this browser's storage, ${free}`;
-  return new QuotaError(`${message}; load with keepWeights: false to keep nothing`, { needed, available });
-}
-
-/** @param {boolean} create */
-async function root(create) {
-  const top = await navigator.storage.getDirectory();
-  return top.getDirectoryHandle(ROOT, { create });
-}
-
-/**
- * @param {FileSystemDirectoryHandle} folder
- * @param {string} key
- * @param {string} name
- * @param {{ifAvailable?: boolean}} options
- * @returns {Promise<number>} bytes freed
- */
-async function remove(folder, key, name, options) {
-  return navigator.locks.request(lockOf(key, name), options, async (lock) => {
-    if (!lock) return 0;
-    try {
-      const { size } = await (await folder.getFileHandle(name)).getFile();
-      await folder.removeEntry(name);
-      return size;
-    } catch {
-      // Another tab was faster, or a worker that has ended still holds it: the next visit prunes it.
-      return 0;
-    }
-  });
-}
-
-/**
  * @param {FileSystemDirectoryHandle} folder
  * @param {string} name
  */
@@ -200,28 +132,4 @@ function kept(access) {
     },
     clear: () => access.truncate(0),
   };
-}
-
-/** @param {URL} bundle */
-async function keyOf(bundle) {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(bundle.href));
-  return hex(digest).slice(0, 32);
-}
-
-/** @param {ArrayBuffer} bytes */
-export function hex(bytes) {
-  return Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/**
- * @param {string} key
- * @param {string} name
- */
-function lockOf(key, name) {
-  return `typedecide/${key}/${name}`;
-}
-
-/** @param {number} bytes */
-function megabytes(bytes) {
-  return (bytes / 1e6).toFixed(1);
 }

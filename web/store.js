@@ -7,7 +7,8 @@
 
 import { download, get } from "./download.js";
 import { AbortedError, BundleError, IntegrityError, UnsupportedError } from "./errors.js";
-import { Shelf, hex, outOfRoom, room } from "./shelf.js";
+import { Shelf } from "./shelf.js";
+import { hex, outOfRoom, room } from "./storage.js";
 
 /** Manifest schema that this code reads. */
 const SCHEMA = 1;
@@ -60,29 +61,24 @@ const PARALLEL = 4;
 
 /** @typedef {(file: string, loadedBytes: number, totalBytes: number) => void} OnBytes */
 
-/**
- * Where a load's bytes came from, and where they are kept.
- * @typedef {object} Storage
- * @property {boolean} kept whether the next visit finds them here
- * @property {string | null} note why not
- * @property {number} downloadedBytes
- * @property {number} keptBytes bytes that were here before
- */
-
 export class Store {
   /**
    * @param {URL} base folder of the bundle
    * @param {Manifest} manifest
    * @param {Shelf} shelf
    * @param {AbortSignal} [signal]
+   * @param {URL} [weights] folder that has the shards of the weights, under the same paths; default: the bundle's
    */
-  constructor(base, manifest, shelf, signal) {
+  constructor(base, manifest, shelf, signal, weights = base) {
     this.base = base;
     this.manifest = manifest;
     this.shelf = shelf;
     this.signal = signal;
     this.downloadedBytes = 0;
     this.keptBytes = 0;
+    this.weights = weights;
+    const formats = Object.values(manifest.formats);
+    this.shards = new Set(formats.flatMap(({ data }) => data.flatMap(({ shards }) => shards)));
   }
 
   /**
@@ -90,9 +86,10 @@ export class Store {
    * @param {URL} base
    * @param {object} [options]
    * @param {AbortSignal} [options.signal]
+   * @param {URL} [options.weights] folder that has the shards of the weights; default: the bundle's
    * @param {boolean} [options.keep] whether files are kept for the next visit
    */
-  static async open(base, { signal, keep = true } = {}) {
+  static async open(base, { signal, weights, keep = true } = {}) {
     const url = new URL("manifest.json", base);
     const response = await get(url, signal);
     /** @type {Manifest} */
@@ -109,10 +106,10 @@ export class Store {
       });
     }
     subtle();
-    return new Store(base, manifest, await Shelf.open(base, keep), signal);
+    return new Store(base, manifest, await Shelf.open(base, keep), signal, weights);
   }
 
-  /** @returns {Storage} */
+  /** @returns {import("./types.js").Storage} */
   get storage() {
     const { shelf, downloadedBytes, keptBytes } = this;
     return { kept: shelf.folder !== null, note: shelf.note, downloadedBytes, keptBytes };
@@ -128,7 +125,7 @@ export class Store {
    * @param {string} path
    */
   url(path) {
-    return new URL(path, this.base);
+    return new URL(path, this.shards.has(path) ? this.weights : this.base);
   }
 
   /**

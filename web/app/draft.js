@@ -4,7 +4,10 @@
 /** @typedef {"choice" | "noul" | "score"} Kind */
 /** @typedef {{name: string, description: string}} DraftOption */
 /** @typedef {{id: string, kind: Kind, question: string, options: DraftOption[]}} Draft */
-/** @typedef {{type: Kind, instructions: string, criteria?: (string | DraftOption)[]}} WireQuestion */
+/**
+ * @typedef {{type: "noul", instructions: string}
+ *   | {type: "choice" | "score", instructions: string, criteria: (string | DraftOption)[]}} WireQuestion
+ */
 
 /** @typedef {{type: Kind, instructions: string, criteria?: string[] | Record<string, string | null>}} SampleQuestion */
 
