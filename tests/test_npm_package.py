@@ -194,7 +194,7 @@ def test_an_unsupported_browser_downloads_nothing(
     assert {*asked} == {
         "deep/page/",
         "deep/page/main.js",
-        *(f"lib/web/{name}.js" for name in ("index", "errors", "support")),
+        *(f"lib/web/{name}.js" for name in ("index", "errors", "spawn", "support")),
     }
 
 

@@ -15,6 +15,7 @@
 
 import { Channel } from "./channel.js";
 import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
+import { spawn } from "./spawn.js";
 import { evict } from "./storage.js";
 import { requireSupport } from "./support.js";
 
@@ -57,7 +58,7 @@ export * from "./errors.js";
 
 const DEVICES = ["auto", "webgpu", "wasm"];
 
-/** Apart from the address below, so that no build tool takes the folder for a file to copy. */
+/** Not written where it is used: build tools would take the folder for a file to copy. */
 const HERE = import.meta.url;
 
 /**
@@ -89,11 +90,13 @@ export async function createEngine(options = {}) {
   let engine = null;
   /** @type {Info | null} */
   let info = null;
-  const start = () => startWorker(options.worker);
-  const channel = new Channel(start, (told) => {
-    info = told;
-    if (engine) engine.info = Object.freeze(told);
-  });
+  const channel = new Channel(
+    () => spawn(options.worker),
+    (told) => {
+      info = told;
+      if (engine) engine.info = Object.freeze(told);
+    },
+  );
   try {
     const calibration = addressed(options.calibration);
     const running = { device, format, threads, candidates, stateBytes, calibration };
@@ -125,22 +128,6 @@ function folder(given) {
   const url = new URL(given, globalThis.location?.href);
   if (!url.pathname.endsWith("/")) url.pathname += "/";
   return String(url);
-}
-
-/**
- * @param {string | URL} [address]
- * @throws {UnsupportedError}
- */
-function startWorker(address) {
-  try {
-    // The second form is the one that build tools look for, word by word.
-    return address
-      ? new Worker(address, { type: "module", name: "typedecide" })
-      : new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "typedecide" });
-  } catch (error) {
-    const message = `the worker cannot start: ${error}; its script must be on the page's own origin (option \`worker\`)`;
-    throw new UnsupportedError(message, { worker: String(address ?? HERE), reason: String(error) });
-  }
 }
 
 /**
