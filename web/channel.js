@@ -154,9 +154,10 @@ export class Channel {
   /** A new worker that stands where the one before stood, and then gets the calls that wait. */
   async #restart() {
     const load = /** @type {Call} */ (this.#load);
-    this.#worker = this.#start();
-    const worker = this.#worker;
+    /** @type {Worker | null} */
+    let worker = null;
     try {
+      worker = this.#worker = this.#start();
       this.#onInfo(/** @type {Info} */ (await this.#begin("load", load.args, load.onProgress)));
       const [first] = this.#calls.values();
       if (first && NEED_TEXT.has(first.op) && this.#text !== null) await this.#begin("prefill", [this.#text]);

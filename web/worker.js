@@ -49,13 +49,14 @@ function streamTo(id) {
   return (index, answer) => postMessage({ id, progress: { index, answer } });
 }
 
-if (navigator.locks) {
-  const lock = `typedecide/worker/${crypto.randomUUID()}`;
-  navigator.locks.request(lock, () => {
+const lock = `typedecide/worker/${crypto.randomUUID()}`;
+// Where locks are not to be had, only an event tells of a worker that ended.
+navigator.locks
+  ?.request(lock, () => {
     postMessage({ alive: lock });
     return new Promise(() => {});
-  });
-}
+  })
+  .catch(() => {});
 
 addEventListener("message", ({ data }) => {
   if ("abort" in data) {
