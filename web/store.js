@@ -263,7 +263,8 @@ export class Store {
       });
     } catch (error) {
       if (signal.aborted) throw new AbortedError(`loading ${path} was aborted`, { path });
-      throw error;
+      if (!(error instanceof DOMException && error.name === "QuotaExceededError")) throw error;
+      throw outOfRoom(target.length - (await this.shelf.size(name)), await room());
     }
   }
 
@@ -286,9 +287,6 @@ export class Store {
     try {
       await download(this.url(path), { size: target.length, at: start, write }, { cache, signal });
     } catch (error) {
-      if (error instanceof DOMException && error.name === "QuotaExceededError") {
-        throw outOfRoom(target.length - file.size, await room());
-      }
       if (!(error instanceof IntegrityError)) throw error;
       return integrity(path, "size", target.length, error.data.found);
     }
