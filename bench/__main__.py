@@ -8,10 +8,21 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench import common, compat, flips, logit_cost, main_thread, memory, packing, shared_check
+from bench import (
+    common,
+    compat,
+    faults,
+    flips,
+    load,
+    logit_cost,
+    main_thread,
+    memory,
+    packing,
+    shared_check,
+)
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, compat)
+BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, compat, faults, load)
 
 SUITE: tuple[tuple[str, ...], ...] = (
     ("shared_check", "--device", "wasm", "--format", "fp32"),
@@ -22,6 +33,8 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("main_thread", "--device", "wasm", "--format", "int8"),
     ("compat", "--device", "native", "--format", "int8"),
     ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
+    ("faults",),
+    ("load", "--device", "wasm", "--format", "int8"),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
@@ -38,6 +51,8 @@ examples:
   python -m bench memory --device wasm --json -
   python -m bench main_thread --device wasm
   python -m bench compat --device native --format int8
+  python -m bench faults
+  python -m bench load --mbits 50
   python -m bench
 """
 

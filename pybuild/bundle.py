@@ -20,7 +20,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from pybuild import npm
+from pybuild import icons, npm
 from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
@@ -35,8 +35,11 @@ from typedecide.options import readouts_of
 from typedecide.orderings import DEFAULT_BUDGET
 from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
 from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR
+from typedecide.static_server import POLICY
 
 WEB = ROOT / "web"
+
+SERVICE_WORKER = "sw.js"
 
 PACKAGE_ONLY = ("react.js", "types.js")
 """Files that only users of the npm package need."""
@@ -145,9 +148,10 @@ def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
     digest.update(
-        json.dumps([model.key, list(built), __version__, model.source.licence, calibration]).encode()
+        json.dumps([model.key, list(built), __version__, model.source.licence, calibration, POLICY]).encode()
     )
-    for path in (Path(__file__), ROOT / "package-lock.json", *_web_files()):
+    sources = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
+    for path in (*sources, *_web_files()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -195,6 +199,7 @@ def _assemble(
                     "sha256": digest,
                 }
                 advance()
+        _write_service_worker(folder, manifest)
         text = json.dumps(manifest, ensure_ascii=False, indent=1)
         (folder / MANIFEST).write_text(text + "\n", "utf-8")
         shutil.rmtree(out, ignore_errors=True)
@@ -281,15 +286,44 @@ def _web_files() -> list[Path]:
 def _copy_web(folder: Path) -> None:
     """The page and the library; the page's index.html lies at the root."""
     for path in _web_files():
+        # Needs the hashes of all others.
+        if path.name == SERVICE_WORKER:
+            continue
         relative = path.relative_to(WEB)
         target = folder / ("index.html" if relative.as_posix() == "app/index.html" else relative)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+    for size in icons.SIZES:
+        (folder / "app" / f"icon-{size}.png").write_bytes(icons.png(WEB / "app" / "icon.svg", size))
     tokenizers = folder / "vendor" / "tokenizers"
     tokenizers.mkdir(parents=True)
     package = npm.package("@huggingface/tokenizers")
     shutil.copyfile(package / "dist" / "tokenizers.min.mjs", tokenizers / "tokenizers.min.mjs")
     shutil.copyfile(package / "LICENSE", tokenizers / "LICENSE")
+
+
+def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
+    """web/sw.js behind what it has to know of the bundle, all of which also gives the bundle its version.
+
+    The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
+    """
+    files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
+    folders = ("app/", "vendor/tokenizers/")
+    shell = {p: h for p, h in files.items() if "/" not in p or (p.startswith(folders) and "LICENSE" not in p)}
+    builds = manifest["runtime"]["builds"]
+    runtime = {
+        name: {one[part]: files[one[part]] for part in ("module", "loader")} for name, one in builds.items()
+    }
+    code = (WEB / SERVICE_WORKER).read_text("utf-8")
+    facts = {"policy": POLICY, "shell": shell, "runtime": runtime}
+    version = hashlib.sha256(json.dumps([manifest, facts, code]).encode()).hexdigest()[:16]
+    manifest["build"]["version"] = version
+    text = f"self.BUNDLE = {json.dumps({'version': version, **facts})};\n{code}"
+    (folder / SERVICE_WORKER).write_text(text, "utf-8")
+    manifest["files"][SERVICE_WORKER] = {
+        "bytes": len(text.encode()),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def _copy_runtime(folder: Path, name: str) -> dict[str, str]:

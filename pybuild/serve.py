@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from typedecide.errors import BundleError, UnsupportedError
-from typedecide.static_server import StaticServer
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 DEFAULT_PORT = 8765
 MORE_PORTS = 10
@@ -65,7 +65,7 @@ def bind(dist: Path, host: str, port: int) -> StaticServer:
     last = port if port == 0 else min(port + MORE_PORTS, 65535)
     for number in range(port, last + 1):
         try:
-            return StaticServer(dist, host, number)
+            return StaticServer(dist, host, number, headers=PAGE_HEADERS)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise UnsupportedError(

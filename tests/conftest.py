@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
+from bench.tiny import build_tiny
 from pybuild import npm
 from pybuild.bundle import build
-from pybuild.graph import POINTER
 from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium
 from typedecide.static_server import StaticServer
@@ -53,27 +49,13 @@ def dist_stock() -> Path:
 @pytest.fixture(scope="session")
 def dist_pointer() -> Path:
     """A tiny random model with a random pointer: a bundle that has every readout."""
-    return build_pointer_bundle()
+    return build_tiny()
 
 
 @pytest.fixture(scope="session")
 def dist_pointer_shallow() -> Path:
     """The same model, whose texts go through two of its three layers."""
-    return build_pointer_bundle("-shallow", shallow=2, anchor="instruction")
-
-
-def build_pointer_bundle(suffix: str = "", **options: Any) -> Path:
-    """The llama fixture with a pointer and positions for the drift prompts, as a bundle."""
-    folder = BUNDLES / "tiny-pointer-model"
-    shutil.copytree(FIXTURES / "llama", folder, dirs_exist_ok=True)
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    config["max_position_embeddings"] = 4096
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
-    tensors = load_file(folder / "model.safetensors")
-    pointer = np.random.default_rng(4).normal(0, 0.1, (17, config["hidden_size"]))
-    save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
-    out = BUNDLES / f"tiny-pointer{suffix}"
-    return build(out, source=str(folder), formats=("fp32",), quiet=True, **options)
+    return build_tiny("-shallow", shallow=2, anchor="instruction")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tests.conftest import build_pointer_bundle
+from bench.tiny import build_tiny
 from tests.make_vectors import FOLDER, render
 from typedecide.native import NativeEngine
 from typedecide.options import Options
@@ -105,7 +105,7 @@ def build(engine: DecisionEngine) -> Case:
 
 def main() -> int:
     """Writes the file."""
-    with NativeEngine(build_pointer_bundle()) as engine:
+    with NativeEngine(build_tiny()) as engine:
         (FOLDER / NAME).write_text(render(build(engine)), "ascii")
     print(f"wrote {FOLDER.name}/{NAME}")
     return 0

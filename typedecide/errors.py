@@ -105,6 +105,17 @@ class BundleError(TypedecideError):
     code = "BUNDLE"
 
 
+class QuotaError(TypedecideError):
+    """Weights do not fit the browser's storage: they need `needed` bytes, and `available` are free."""
+
+    code = "QUOTA"
+
+    def __init__(self, message: str, *, needed: int, available: int | None, **data: Any) -> None:
+        super().__init__(message, needed=needed, available=available, **data)
+        self.needed = needed
+        self.available = available
+
+
 class DeviceLostError(TypedecideError):
     """The GPU device or the worker went away during the work."""
 
@@ -128,6 +139,7 @@ ERRORS: Mapping[str, type[TypedecideError]] = {
         InvalidRequestError,
         InvalidStateError,
         BundleError,
+        QuotaError,
         DeviceLostError,
         AbortedError,
     )

@@ -25,7 +25,7 @@ from typedecide.questions import Question, to_wire
 from typedecide.readout import Answer
 from typedecide.results import Aborted, Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.shallow import Shallow
-from typedecide.static_server import StaticServer
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -168,7 +168,7 @@ class PageEngine:
             raise UnsupportedError(
                 "The page's engine needs Playwright: `pip install typedecide[page]`.", package="playwright"
             ) from error
-        self._base = self._stack.enter_context(StaticServer(self.bundle.root)).url
+        self._base = self._stack.enter_context(StaticServer(self.bundle.root, headers=PAGE_HEADERS)).url
         playwright = self._stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=find_chromium(),

@@ -51,6 +51,15 @@ _ALWAYS = {
     "Cache-Control": "no-cache",
 }
 
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'"
+)
+"""What a bundle's page may do: run and ask for files of its own origin, and nothing else. index.html says the same."""
+
+PAGE_HEADERS = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'"}
+"""Headers for a bundle: its policy, and no page of another origin may frame it."""
+
 _CHUNK = 1 << 18
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 

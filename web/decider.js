@@ -5,8 +5,9 @@
  */
 
 import { Calibrator } from "./calibration.js";
+import { get } from "./download.js";
 import { tokenBytes, turn } from "./engine.js";
-import { InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
 import { importModule } from "./modules.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
 import { certified, rounds } from "./orderings.js";
@@ -20,7 +21,7 @@ import { KEPT_QUESTIONS, Recent } from "./recent.js";
 import { start } from "./runtime.js";
 import { anchorTokens, shallowOf } from "./shallow.js";
 import { States } from "./states.js";
-import { Store, get } from "./store.js";
+import { Store } from "./store.js";
 import { BLANK, gain } from "./text.js";
 
 /**
@@ -33,6 +34,7 @@ import { BLANK, gain } from "./text.js";
  * @property {number} [threads]
  * @property {string[]} [candidates]
  * @property {number} stateBytes
+ * @property {boolean} keepWeights
  * @property {unknown} [calibration] a document or its address, false for none; default: the bundle's own
  */
 
@@ -82,6 +84,8 @@ export class Decider {
     this.info = info;
     /** @type {State | null} the text that `score` is about */
     this.state = null;
+    /** @type {string | null} that text, where its cache is not to be trusted and has to be computed again */
+    this.dropped = null;
     this.states = new States(stateBytes);
     /** @type {State | null} the state of blank evidence */
     this.blank = null;
@@ -102,7 +106,11 @@ export class Decider {
   static async load(settings, onProgress, signal) {
     const began = performance.now();
     onProgress({ phase: "manifest", message: "Reading the manifest" });
-    const store = await Store.open(new URL(settings.bundle), signal, new URL(settings.weights));
+    const store = await Store.open(new URL(settings.bundle), {
+      weights: new URL(settings.weights),
+      keep: settings.keepWeights,
+      signal,
+    });
     const { manifest } = store;
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
@@ -121,6 +129,7 @@ export class Decider {
       report: (phase, message, file, loadedBytes, totalBytes) =>
         onProgress(/** @type {Progress} */ ({ phase, message, file, loadedBytes, totalBytes })),
     });
+    await store.prune();
     const info = {
       model: manifest.model,
       format,
@@ -137,6 +146,7 @@ export class Decider {
       calibration: calibrator.facts(),
       shallow: shallow && { layers: started.engine.shape.layers, ...shallow },
       tokenBytes: tokenBytes(started.engine.shape),
+      storage: store.storage,
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
@@ -157,6 +167,7 @@ export class Decider {
       this.state = await this.#prefilled(text, aborted);
       this.states.add(this.state);
     }
+    this.dropped = null;
     return { tokens: this.state.cache.length, kept: kept !== undefined, ms: performance.now() - began };
   }
 
@@ -187,7 +198,7 @@ export class Decider {
     this.blank?.cache.release();
     this.blankReadings.clear();
     this.priors.clear();
-    this.state = this.blank = null;
+    this.state = this.blank = this.dropped = null;
   }
 
   /**
@@ -248,7 +259,7 @@ export class Decider {
    */
   async #score({ how, asked }, onAnswer, aborted) {
     const began = performance.now();
-    const state = this.#current();
+    const state = await this.#current(aborted);
     const answers = /** @type {Ordered[]} */ (new Array(asked.length));
     const take = (/** @type {Open} */ one, /** @type {number[]} */ reading) => {
       one.readings.push(reading);
@@ -336,6 +347,7 @@ export class Decider {
       budget: how.runTokens,
       aborted,
       onLogits: (suffix, values) => {
+        if (!values.every(Number.isFinite)) throw this.#distrust(state, values);
         // Results come in the order of the suffixes, so readings do in that of the pairs.
         const i = owners[suffix];
         found[i].push(values);
@@ -345,6 +357,20 @@ export class Decider {
       },
     });
     return { readings, totals };
+  }
+
+  /**
+   * The error for numbers that are none. What they were computed from may be as wrong, so it is computed again.
+   * @param {State} state
+   * @param {Float32Array} values
+   */
+  #distrust(state, values) {
+    for (const cache of [this.head, this.blank?.cache, state.cache]) cache?.release();
+    this.states.remove(state);
+    this.head = this.blank = null;
+    if (this.state === state) [this.state, this.dropped] = [null, state.text];
+    const value = String(values.find((one) => !Number.isFinite(one)));
+    return new IntegrityError(`the runtime gave ${value} where a number was due`, { value });
   }
 
   /**
@@ -399,7 +425,9 @@ export class Decider {
     return this.blank;
   }
 
-  #current() {
+  /** @param {() => boolean} aborted */
+  async #current(aborted) {
+    if (this.dropped !== null) await this.prefill(this.dropped, aborted);
     if (!this.state) throw new InvalidStateError("nothing is prefilled: call prefill(state) first");
     return this.state;
   }

@@ -135,8 +135,11 @@ export class Engine {
     this.grouped = session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
     this.lost = null;
+    /** What to tell when the device is lost. @type {Set<(error: Error) => void>} */
+    this.waiting = new Set();
     device?.lost.then((info) => {
       this.lost = info.message || info.reason || "unknown reason";
+      for (const reject of this.waiting) reject(deviceLost(this.lost));
     });
   }
 
@@ -179,7 +182,7 @@ export class Engine {
         const up = this.#isShallow ? anchored(cache, Math.min(kept, anchor - start)) : null;
         await this.#run(cache, chunk, positions, mask, up, NOTHING, kept);
         // GPU work is only queued so far; without this wait an abort could not come between two chunks.
-        if (this.device && aborted) await this.device.queue.onSubmittedWorkDone();
+        if (this.device && aborted) await this.#held(this.device.queue.onSubmittedWorkDone());
       }
     } catch (error) {
       cache.release();
@@ -344,11 +347,11 @@ export class Engine {
     try {
       const fetches = Object.fromEntries(this.outputs.map((name) => [name, null]));
       const present = cache.parts.map((part, i) => part.fetches(ends[i], spans[i].keep > 0));
-      const results = await this.session.run(feeds, Object.assign(fetches, ...present));
+      const results = await this.#held(this.session.run(feeds, Object.assign(fetches, ...present)));
       /** @type {Record<string, Float32Array>} */
       const read = {};
       for (const name of this.outputs)
-        read[name] = /** @type {Float32Array} */ (await results[name].getData());
+        read[name] = /** @type {Float32Array} */ (await this.#held(results[name].getData()));
       cache.parts.forEach((part, i) => {
         if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
       });
@@ -358,6 +361,22 @@ export class Engine {
       if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
       throw this.lost === null ? error : deviceLost(this.lost);
     }
+  }
+
+  /**
+   * What the device promises, or its loss: a lost one may leave its promises open.
+   * @template T
+   * @param {Promise<T>} promise
+   */
+  #held(promise) {
+    if (!this.device) return promise;
+    // Not a race with `device.lost`, which would keep a trace of every run.
+    return /** @type {Promise<T>} */ (
+      new Promise((resolve, reject) => {
+        this.waiting.add(reject);
+        promise.then(resolve, reject).finally(() => this.waiting.delete(reject));
+      })
+    );
   }
 
   /**

@@ -83,6 +83,12 @@ export class BundleError extends TypedecideError {
   static code = "BUNDLE";
 }
 
+/** Weights do not fit the browser's storage: `data.needed` bytes, of which `data.available` are free. */
+export class QuotaError extends TypedecideError {
+  /** @override */
+  static code = "QUOTA";
+}
+
 /** The GPU device or the worker went away during the work. */
 export class DeviceLostError extends TypedecideError {
   /** @override */
@@ -109,6 +115,7 @@ export const ERRORS = new Map(
     InvalidRequestError,
     InvalidStateError,
     BundleError,
+    QuotaError,
     DeviceLostError,
     AbortedError,
   ].map((error) => [error.code, error]),

@@ -13,15 +13,10 @@
  * console.log(answer.choice, answer.probabilities);
  */
 
-import {
-  AbortedError,
-  BundleError,
-  DeviceLostError,
-  TypedecideError,
-  UnsupportedError,
-  reviveError,
-} from "./errors.js";
+import { Channel } from "./channel.js";
+import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
 import { spawn } from "./spawn.js";
+import { evict } from "./storage.js";
 import { requireSupport } from "./support.js";
 import { makeFetch } from "./systemone_fetch.js";
 
@@ -54,6 +49,8 @@ export * from "./errors.js";
  * @property {number} [threads] WASM threads; default: one for each core, at most 8
  * @property {string[]} [candidates] ways to run the model, in the order to try; see `engine.info.selfTest`
  * @property {number} [stateBytes] memory for the caches of prefilled texts; default 256 MiB
+ * @property {boolean} [keepWeights] whether the browser keeps the weights for the next visit; default true;
+ *   `engine.info.storage` says whether it could
  * @property {string | URL | object | false} [calibration] a calibration's address or its content, to be used for all
  *   answers; false for none; default: the bundle's own, where it has one, for the answers that it was made for
  * @property {(progress: Progress) => void} [onProgress]
@@ -71,10 +68,11 @@ const HERE = import.meta.url;
  * @returns {Promise<Engine>}
  * @throws {UnsupportedError} nothing here can run the model: `data.missing` names what the browser lacks (nothing was
  *   downloaded then), or `data.selfTest` says what was tried
- * @throws {TypedecideError} `INTEGRITY`, `BUNDLE` or `ABORTED`
+ * @throws {TypedecideError} `INTEGRITY`, `BUNDLE`, `QUOTA` or `ABORTED`
  */
 export async function createEngine(options = {}) {
-  const { device = "auto", format, threads, candidates, stateBytes = 256 * 2 ** 20 } = options;
+  const { device = "auto", format, threads, candidates } = options;
+  const { stateBytes = 256 * 2 ** 20, keepWeights = true } = options;
   if (!DEVICES.includes(device)) {
     throw new UnsupportedError(`device must be one of ${DEVICES.join(", ")}, not ${JSON.stringify(device)}`, {
       device,
@@ -89,16 +87,38 @@ export async function createEngine(options = {}) {
   requireSupport();
   const bundle = folder(options.bundle ?? new URL(".", HERE));
   const weights = folder(options.weights ?? bundle);
-  const channel = new Channel(spawn(options.worker));
+  /** @type {Engine | null} */
+  let engine = null;
+  /** @type {Info | null} */
+  let info = null;
+  const channel = new Channel(
+    () => spawn(options.worker),
+    (told) => {
+      info = told;
+      if (engine) engine.info = Object.freeze(told);
+    },
+  );
   try {
     const calibration = addressed(options.calibration);
-    const settings = { bundle, weights, device, format, threads, candidates, stateBytes, calibration };
-    const info = await channel.call("load", [settings], options.signal, options.onProgress);
-    return new Engine(channel, /** @type {Info} */ (info));
+    const running = { device, format, threads, candidates, stateBytes, calibration };
+    const settings = { bundle, weights, keepWeights, ...running };
+    await channel.call("load", [settings], options.signal, options.onProgress);
+    engine = new Engine(channel, bundle, /** @type {Info} */ (/** @type {unknown} */ (info)));
+    return engine;
   } catch (error) {
     channel.close(new AbortedError("the engine could not be loaded"));
     throw error;
   }
+}
+
+/**
+ * Delete the weights that this browser keeps; the next load fetches them again. Engines that are loaded go on working,
+ * and a load under way is waited for.
+ * @param {string | URL} [bundle] folder of a bundle; default: all bundles of this origin
+ * @returns {Promise<number>} bytes freed
+ */
+export async function evictWeights(bundle) {
+  return evict(bundle === undefined ? undefined : new URL(folder(bundle)));
 }
 
 /**
@@ -120,17 +140,26 @@ function addressed(given) {
   return address ? String(new URL(given, globalThis.location?.href)) : given;
 }
 
-/** A loaded model. Calls are answered in the order they are made. */
+/**
+ * A loaded model. Calls are answered in the order they are made. Should the worker end or the GPU device be lost, the
+ * engine loads itself again, and calls under way are still answered; a call that this happens to twice fails with
+ * `DEVICE_LOST`.
+ */
 export class Engine {
   #channel;
+  #folder;
 
   /**
    * @param {Channel} channel
+   * @param {string} folder of the bundle
    * @param {Info} info
    */
-  constructor(channel, info) {
+  constructor(channel, folder, info) {
     this.#channel = channel;
-    /** What runs, on what, and why; shapes and limits of the model. */
+    this.#folder = folder;
+    /**
+     * What runs, on what, and why; shapes and limits of the model. Another object once the engine has restarted itself.
+     */
     this.info = Object.freeze(info);
     /**
      * A `fetch` that answers `POST /v1/systemone` and `GET /v1/models` from this engine: official clients take it in
@@ -177,7 +206,7 @@ export class Engine {
    * @throws {TypedecideError} as `score` does; an invalid question's `data.loc` starts with its index
    */
   scoreAll(questions, { signal, onAnswer, ...options } = {}) {
-    const onProgress = onAnswer && ((/** @type {any} */ p) => onAnswer(p.index, p.answer));
+    const onProgress = onAnswer && once((index, answer) => onAnswer(index, answer));
     return /** @type {Promise<ScoredAll>} */ (
       this.#channel.call("scoreAll", [questions, options], signal, onProgress)
     );
@@ -201,7 +230,7 @@ export class Engine {
   async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
     const entries = questions instanceof Map ? [...questions] : Object.entries(questions);
     const ids = entries.map(([id]) => id);
-    const onProgress = onAnswer && ((/** @type {any} */ p) => onAnswer(ids[p.index], p.answer));
+    const onProgress = onAnswer && once((index, answer) => onAnswer(ids[index], answer));
     const asked = entries.map(([, question]) => question);
     const call = this.#channel.call("decide", [state, asked, options], signal, onProgress);
     const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
@@ -236,75 +265,30 @@ export class Engine {
     );
   }
 
+  /**
+   * Delete the kept weights of this bundle; the engine goes on working, and the next load fetches them again.
+   * @returns {Promise<number>} bytes freed
+   */
+  evict() {
+    return evictWeights(this.#folder);
+  }
+
   /** End the worker and free everything; calls under way are rejected with `ABORTED`. */
   close() {
     this.#channel.close(new AbortedError("the engine was closed"));
   }
 }
 
-/** @typedef {{resolve: (value: unknown) => void, reject: (error: Error) => void, onProgress?: (p: Progress) => void}} Waiting */
-
-/** Calls to the worker and their answers. */
-class Channel {
-  #worker;
-  /** @type {Map<number, Waiting>} */
-  #waiting = new Map();
-  #next = 1;
-  /** @type {Error | null} */
-  #closed = null;
-
-  /** @param {Worker} worker */
-  constructor(worker) {
-    this.#worker = worker;
-    this.#worker.addEventListener("message", ({ data }) => this.#receive(data));
-    this.#worker.addEventListener("error", (event) => {
-      event.preventDefault();
-      // A script that cannot be loaded says nothing more.
-      const reason = event.message || "its script cannot be loaded; option `worker` says where it is";
-      const Kind = event.message ? DeviceLostError : BundleError;
-      this.close(new Kind(`the worker stopped: ${reason}`, { reason }));
-    });
-  }
-
-  /**
-   * @param {string} op
-   * @param {unknown[]} args
-   * @param {AbortSignal} [signal]
-   * @param {(progress: Progress) => void} [onProgress]
-   * @returns {Promise<unknown>}
-   */
-  call(op, args, signal, onProgress) {
-    return new Promise((resolve, reject) => {
-      if (this.#closed) return reject(this.#closed);
-      if (signal?.aborted) return reject(new AbortedError(`${op} was aborted before it began`));
-      const id = this.#next++;
-      const abort = () => this.#worker.postMessage({ abort: id });
-      signal?.addEventListener("abort", abort, { once: true });
-      const settle = () => signal?.removeEventListener("abort", abort);
-      this.#waiting.set(id, {
-        resolve: (value) => (settle(), resolve(value)),
-        reject: (error) => (settle(), reject(error)),
-        onProgress,
-      });
-      this.#worker.postMessage({ id, op, args });
-    });
-  }
-
-  /** @param {Error} reason what the calls under way, and later ones, are rejected with */
-  close(reason) {
-    this.#closed ??= reason;
-    this.#worker.terminate();
-    for (const { reject } of this.#waiting.values()) reject(this.#closed);
-    this.#waiting.clear();
-  }
-
-  /** @param {{id: number, progress?: Progress, result?: unknown, error?: import("./errors.js").PlainError}} message */
-  #receive({ id, progress, result, error }) {
-    const waiting = this.#waiting.get(id);
-    if (!waiting) return;
-    if (progress) return waiting.onProgress?.(progress);
-    this.#waiting.delete(id);
-    if (error) waiting.reject(reviveError(error));
-    else waiting.resolve(result);
-  }
+/**
+ * Passes on each answer of a call, and none twice: a call that is done again after a restart comes to them anew.
+ * @param {(index: number, answer: Ordered) => void} tell
+ * @returns {(progress: any) => void}
+ */
+function once(tell) {
+  const told = new Set();
+  return ({ index, answer }) => {
+    if (told.has(index)) return;
+    told.add(index);
+    tell(index, answer);
+  };
 }

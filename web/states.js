@@ -46,6 +46,14 @@ export class States {
     }
   }
 
+  /**
+   * Keep a state no longer; its cache is the caller's.
+   * @param {State} state
+   */
+  remove(state) {
+    if (this.#kept.get(state.text) === state) this.#kept.delete(state.text);
+  }
+
   /** Tokens and bytes of each state, the least recently used one first. */
   list() {
     return [...this.#kept.values()].map(({ cache }) => ({ tokens: cache.length, bytes: cache.bytes }));

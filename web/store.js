@@ -1,10 +1,14 @@
 /**
- * Fetches the bundle's files and checks each against its sha256 before anything uses it.
+ * The bundle's files: kept ones from the shelf, the others from the server, and each checked against its sha256 before
+ * anything uses it.
  *
  * Knows files and hashes, not what is in them.
  */
 
+import { download, get } from "./download.js";
 import { AbortedError, BundleError, IntegrityError, UnsupportedError } from "./errors.js";
+import { Shelf } from "./shelf.js";
+import { hex, outOfRoom, room } from "./storage.js";
 
 /** Manifest schema that this code reads. */
 const SCHEMA = 1;
@@ -70,13 +74,17 @@ export class Store {
   /**
    * @param {URL} base folder of the bundle
    * @param {Manifest} manifest
+   * @param {Shelf} shelf
    * @param {AbortSignal} [signal]
    * @param {URL} [weights] folder that has the shards of the weights, under the same paths; default: the bundle's
    */
-  constructor(base, manifest, signal, weights = base) {
+  constructor(base, manifest, shelf, signal, weights = base) {
     this.base = base;
     this.manifest = manifest;
+    this.shelf = shelf;
     this.signal = signal;
+    this.downloadedBytes = 0;
+    this.keptBytes = 0;
     this.weights = weights;
     const formats = Object.values(manifest.formats);
     this.shards = new Set(formats.flatMap(({ data }) => data.flatMap(({ shards }) => shards)));
@@ -85,10 +93,12 @@ export class Store {
   /**
    * Read the manifest of the bundle at `base`.
    * @param {URL} base
-   * @param {AbortSignal} [signal]
-   * @param {URL} [weights]
+   * @param {object} [options]
+   * @param {AbortSignal} [options.signal]
+   * @param {URL} [options.weights] folder that has the shards of the weights; default: the bundle's
+   * @param {boolean} [options.keep] whether files are kept for the next visit
    */
-  static async open(base, signal, weights) {
+  static async open(base, { signal, weights, keep = true } = {}) {
     const url = new URL("manifest.json", base);
     const response = await get(url, signal);
     /** @type {Manifest} */
@@ -104,7 +114,19 @@ export class Store {
         schema: manifest.schema,
       });
     }
-    return new Store(base, manifest, signal, weights);
+    subtle();
+    return new Store(base, manifest, await Shelf.open(base, keep), signal, weights);
+  }
+
+  /** @returns {import("./types.js").Storage} */
+  get storage() {
+    const { shelf, downloadedBytes, keptBytes } = this;
+    return { kept: shelf.folder !== null, note: shelf.note, downloadedBytes, keptBytes };
+  }
+
+  /** Delete what the manifest does not name: an older bundle's files. Call it once the new ones are there. */
+  async prune() {
+    await this.shelf.prune(new Set(Object.values(this.manifest.files).map((file) => file.sha256)));
   }
 
   /**
@@ -123,7 +145,7 @@ export class Store {
   async bytes(path, onBytes = () => {}) {
     const { bytes } = this.#entry(path);
     const target = new Uint8Array(bytes);
-    await this.#into(target, path, (loaded) => onBytes(path, loaded, bytes));
+    await this.#into(target, path, (loaded) => onBytes(path, loaded, bytes), this.#cancel().signal);
     return target;
   }
 
@@ -155,6 +177,8 @@ export class Store {
    */
   async assemble(files, onBytes) {
     const total = files.reduce((sum, file) => sum + file.bytes, 0);
+    await this.#makeRoom(files.flatMap((file) => file.shards));
+    const cancel = this.#cancel();
     /** @type {Map<string, number>} */
     const loaded = new Map();
     const tasks = [];
@@ -166,14 +190,15 @@ export class Store {
       for (const shard of file.shards) {
         const part = data.subarray(offset, (offset += this.#entry(shard).bytes));
         tasks.push(() =>
-          this.#into(part, shard, (bytes) => {
-            loaded.set(shard, bytes);
-            onBytes(
-              shard,
-              [...loaded.values()].reduce((a, b) => a + b, 0),
-              total,
-            );
-          }),
+          this.#into(
+            part,
+            shard,
+            (bytes) => {
+              loaded.set(shard, bytes);
+              onBytes(shard, sum(loaded.values()), total);
+            },
+            cancel.signal,
+          ),
         );
       }
       if (offset !== file.bytes) {
@@ -184,7 +209,7 @@ export class Store {
         });
       }
     }
-    await inParallel(tasks, PARALLEL);
+    await inParallel(tasks, PARALLEL, cancel);
     return assembled;
   }
 
@@ -195,34 +220,88 @@ export class Store {
     return entry;
   }
 
+  /** A controller that the caller's own signal aborts too. */
+  #cancel() {
+    const cancel = new AbortController();
+    if (this.signal?.aborted) cancel.abort();
+    this.signal?.addEventListener("abort", () => cancel.abort(), { once: true });
+    return cancel;
+  }
+
   /**
-   * Fetch a file into memory that is already there, then check it.
+   * See that what is missing of some files will fit, before it is fetched; older files go first.
+   * @param {readonly string[]} paths
+   */
+  async #makeRoom(paths) {
+    if (!this.shelf.folder) return;
+    const missing = paths.map(async (path) => {
+      const { bytes, sha256 } = this.#entry(path);
+      return Math.max(0, bytes - (await this.shelf.size(sha256)));
+    });
+    const needed = sum(await Promise.all(missing));
+    const fits = async () => needed <= ((await room()) ?? Infinity);
+    if (await fits()) return;
+    await this.prune();
+    if (!(await fits())) throw outOfRoom(needed, await room());
+  }
+
+  /**
+   * A file into memory that is already there, checked.
    * @param {Uint8Array<ArrayBuffer>} target
    * @param {string} path
    * @param {(loaded: number) => void} onLoaded
+   * @param {AbortSignal} signal
    */
-  async #into(target, path, onLoaded) {
-    const response = await get(this.url(path), this.signal);
-    const body = /** @type {ReadableStream<Uint8Array>} */ (response.body);
-    const reader = body.getReader();
-    let offset = 0;
+  async #into(target, path, onLoaded, signal) {
+    const { sha256: name } = this.#entry(path);
     try {
-      for (let part = await reader.read(); !part.done; part = await reader.read()) {
-        if (offset + part.value.length > target.length) {
-          throw integrity(path, "size", target.length, `more than ${target.length}`);
+      await this.shelf.exclusive(name, signal, async (file) => {
+        let at = Math.min(file.size, target.length);
+        file.read(target.subarray(0, at));
+        onLoaded(at);
+        this.keptBytes += at;
+        // Bytes that are here may be wrong, and those of a server too, by way of some cache: each is given a second try.
+        for (let fetched = 0; ; at = 0) {
+          if (at === 0) fetched += 1;
+          const again = fetched > 1;
+          const fault = await this.#rest(target, path, { file, at, again, onLoaded, signal });
+          if (!fault) return;
+          file.clear();
+          if (again) throw fault;
         }
-        target.set(part.value, offset);
-        offset += part.value.length;
-        onLoaded(offset);
-      }
+      });
     } catch (error) {
-      await reader.cancel().catch(() => {});
-      throw this.signal?.aborted ? new AbortedError(`loading ${path} was aborted`, { path }) : error;
+      if (signal.aborted) throw new AbortedError(`loading ${path} was aborted`, { path });
+      if (!(error instanceof DOMException && error.name === "QuotaExceededError")) throw error;
+      throw outOfRoom(target.length - (await this.shelf.size(name)), await room());
     }
-    if (offset !== target.length) throw integrity(path, "size", target.length, offset);
-    const found = await sha256(target);
-    const { sha256: expected } = this.#entry(path);
-    if (found !== expected) throw integrity(path, "sha256", expected, found);
+  }
+
+  /**
+   * Fetch what is missing of a file; gives what is wrong with the whole, or null.
+   * @param {Uint8Array<ArrayBuffer>} target
+   * @param {string} path
+   * @param {{file: import("./shelf.js").Kept, at: number, again: boolean, onLoaded: (loaded: number) => void,
+   *   signal: AbortSignal}} how
+   */
+  async #rest(target, path, { file, at: start, again, onLoaded, signal }) {
+    const write = (/** @type {Uint8Array<ArrayBuffer>} */ chunk, /** @type {number} */ at) => {
+      target.set(chunk, at);
+      file.write(chunk, at);
+      this.downloadedBytes += chunk.length;
+      onLoaded(at + chunk.length);
+    };
+    // What is kept here need not be in the browser's HTTP cache as well.
+    const cache = this.shelf.folder ? "no-store" : again ? "reload" : "default";
+    try {
+      await download(this.url(path), { size: target.length, at: start, write }, { cache, signal });
+    } catch (error) {
+      if (!(error instanceof IntegrityError)) throw error;
+      return integrity(path, "size", target.length, error.data.found);
+    }
+    const expected = this.#entry(path).sha256;
+    const found = hex(await subtle().digest("SHA-256", target));
+    return found === expected ? null : integrity(path, "sha256", expected, found);
   }
 }
 
@@ -237,47 +316,40 @@ function integrity(path, what, expected, found) {
   return new IntegrityError(message, { path, what, expected, found });
 }
 
-/**
- * A response that is good, or a typed error.
- * @param {URL} url
- * @param {AbortSignal} [signal]
- */
-export async function get(url, signal) {
-  let response;
-  try {
-    response = await fetch(url, { signal });
-  } catch (error) {
-    if (signal?.aborted) throw new AbortedError(`loading ${url} was aborted`, { url: String(url) });
-    throw new BundleError(`cannot load ${url}: ${error}`, { url: String(url) });
-  }
-  if (!response.ok) {
-    throw new BundleError(`cannot load ${url}: HTTP ${response.status}`, {
-      url: String(url),
-      status: response.status,
-    });
-  }
-  return response;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} bytes */
-async function sha256(bytes) {
+function subtle() {
   if (!globalThis.crypto?.subtle) {
     throw new UnsupportedError("files cannot be checked here: open the page over HTTPS or from localhost", {
       feature: "crypto.subtle",
     });
   }
-  const digest = await crypto.subtle.digest("SHA-256", bytes);
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return crypto.subtle;
+}
+
+/** @param {Iterable<number>} numbers */
+function sum(numbers) {
+  return [...numbers].reduce((a, b) => a + b, 0);
 }
 
 /**
+ * Do all tasks, `width` at a time; the first failure cancels the others, and is thrown once they have ended.
  * @param {(() => Promise<void>)[]} tasks
  * @param {number} width
+ * @param {AbortController} cancel
  */
-async function inParallel(tasks, width) {
+async function inParallel(tasks, width, cancel) {
   const queue = [...tasks];
+  /** @type {unknown[]} */
+  const faults = [];
   const worker = async () => {
-    for (let task = queue.shift(); task; task = queue.shift()) await task();
+    for (let task = queue.shift(); task && faults.length === 0; task = queue.shift()) {
+      try {
+        await task();
+      } catch (error) {
+        faults.push(error);
+        cancel.abort();
+      }
+    }
   };
   await Promise.all(Array.from({ length: width }, worker));
+  if (faults.length > 0) throw faults[0];
 }

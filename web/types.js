@@ -87,6 +87,15 @@ export {};
  */
 
 /**
+ * Where the bytes of a load came from, and whether the next one finds them in the browser.
+ * @typedef {object} Storage
+ * @property {boolean} kept
+ * @property {string | null} note why not
+ * @property {number} downloadedBytes
+ * @property {number} keptBytes bytes that were here before
+ */
+
+/**
  * @typedef {object} Info
  * @property {Record<string, unknown>} model
  * @property {string} format
@@ -103,5 +112,6 @@ export {};
  * @property {import("./calibration.js").Facts | null} calibration what is used of it
  * @property {(import("./shallow.js").Shallow & {layers: number}) | null} shallow null where texts go through all layers
  * @property {number} tokenBytes memory that one token of a text takes while it is kept
+ * @property {Storage} storage where the weights came from, and whether they are kept
  * @property {number} loadMs
  */

@@ -2,7 +2,8 @@
  * The worker: one request after another around the engine, so that nothing runs on the page's main thread.
  *
  * Messages in:  {id, op, args} or {abort: id}.
- * Messages out: {id, progress}, {id, result} or {id, error: {code, message, data}}.
+ * Messages out: {id, progress}, {id, result} or {id, error: {code, message, data}}; at the start {alive: lock}, the name
+ * of a lock that this worker holds for as long as it lives.
  */
 
 import { Decider } from "./decider.js";
@@ -47,6 +48,15 @@ const OPERATIONS = {
 function streamTo(id) {
   return (index, answer) => postMessage({ id, progress: { index, answer } });
 }
+
+const lock = `typedecide/worker/${crypto.randomUUID()}`;
+// Where locks are not to be had, only an event tells of a worker that ended.
+navigator.locks
+  ?.request(lock, () => {
+    postMessage({ alive: lock });
+    return new Promise(() => {});
+  })
+  .catch(() => {});
 
 addEventListener("message", ({ data }) => {
   if ("abort" in data) {

@@ -9,6 +9,7 @@ import { QuestionCard } from "./card.js";
 import { draftFromWire, newDraft } from "./draft.js";
 import { errorCode } from "./failure.js";
 import { isOff } from "./dom.js";
+import { keepRuntime, prepare } from "./offline.js";
 import { Scoring } from "./run.js";
 import { S } from "./strings.js";
 import { View } from "./view.js";
@@ -129,11 +130,8 @@ class Page {
     view.announce(S.loadingLabel);
     try {
       const { signal } = this.loadingControl;
-      const engine = await createEngine({
-        ...this.options,
-        signal,
-        onProgress: (progress) => view.loading.show(progress),
-      });
+      const engine = await this.#create(signal);
+      keepRuntime(engine.info.ort.build);
       view.loading.showReady(engine.info);
       view.panel.show(engine.info);
       view.offerReadings(engine.info);
@@ -147,6 +145,25 @@ class Page {
     } finally {
       this.loadingControl = null;
       view.setLoading(this.running !== null);
+    }
+  }
+
+  /**
+   * An engine that keeps its weights, or one that does not where the browser has no room for them.
+   * @param {AbortSignal} signal
+   */
+  async #create(signal) {
+    /** @type {EngineOptions} */
+    const options = {
+      ...this.options,
+      signal,
+      onProgress: (progress) => this.view.loading.show(progress),
+    };
+    try {
+      return await createEngine(options);
+    } catch (error) {
+      if (errorCode(error) !== "QUOTA") throw error;
+      return createEngine({ ...options, keepWeights: false });
     }
   }
 
@@ -285,6 +302,7 @@ async function main() {
     page.start({ state: "", questions: {} });
     page.view.showAlert("sample", error);
   }
+  if (await prepare()) return;
   if (parameters.get("auto") === "1") page.decide();
   else page.preload();
 }

@@ -120,6 +120,7 @@ function factList(info) {
     ...shallowRow(info),
     [facts.context, S.contextTokens(info.context)],
     [facts.loadMs, formatMs(info.loadMs)],
+    [facts.storage, info.storage.note ?? S.kept],
   ];
   return h(
     "dl",

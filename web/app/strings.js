@@ -209,12 +209,14 @@ export const S = {
     shallow: "Approximation",
     context: "Longest prompt",
     loadMs: "Loaded in",
+    storage: "Weights",
   },
   /** @param {{k: number, layers: number, anchor: string, agreement: number | null}} shallow */
   shallow: ({ k, layers, anchor, agreement }) =>
     `the text is read by ${k} of ${layers} layers (anchor: ${anchor}); agreement with the whole model: ${
       agreement === null ? "not measured" : formatProbability(agreement)
     }`,
+  kept: "kept in this browser for the next visit",
   devices: { webgpu: "WebGPU", wasm: "WebAssembly (CPU)" },
   /** @param {number} tokens */
   contextTokens: (tokens) => `${formatCount(tokens)} tokens`,
@@ -247,6 +249,7 @@ export const S = {
     INVALID_QUESTION:
       "Edit the question so that it has a text and at least two different, non-empty options.",
     INVALID_STATE: "The text holds characters that are not valid Unicode. Paste it again from its source.",
+    QUOTA: "Free some disk space, or delete what other sites keep in this browser.",
     DEVICE_LOST:
       "The graphics device went away. Try again; if it happens twice, load the page with ?device=wasm.",
     ABORTED: "It was stopped.",

@@ -1,0 +1,66 @@
+// Registers the service worker, by which the page opens without a network and is cross-origin isolated on any host.
+// Knows neither the engine nor the view.
+
+const RELOADED = "typedecide-reloaded";
+
+/** Milliseconds that the page waits for its service worker to take over before it goes on without. */
+const PATIENCE = 30_000;
+
+/**
+ * Call it before anything is loaded.
+ * @returns {Promise<boolean>} whether the page is being loaded anew, so that nothing should be started in this one
+ */
+export async function prepare() {
+  const container = navigator.serviceWorker;
+  if (!container) return false;
+  let registration;
+  try {
+    registration = await container.register(new URL("../sw.js", import.meta.url));
+  } catch {
+    return false; // no secure context, or the browser keeps no site data
+  }
+  if (registration.waiting && container.controller) {
+    registration.waiting.postMessage({ activate: true });
+    if (await changed(container, registration.waiting, 2000)) return reload();
+  }
+  if (crossOriginIsolated) {
+    sessionStorage.removeItem(RELOADED);
+    return false;
+  }
+  // Once only: a reload that did not help would not help again. And never under the hands of a person.
+  if (sessionStorage.getItem(RELOADED)) return false;
+  const next = registration.installing ?? registration.waiting ?? registration.active;
+  if (!container.controller && !(await changed(container, next, PATIENCE))) return false;
+  if (navigator.userActivation?.hasBeenActive) return false;
+  sessionStorage.setItem(RELOADED, "1");
+  return reload();
+}
+
+/**
+ * Have the runtime that this browser uses kept as well: it may have been loaded before the service worker was there.
+ * @param {string} build
+ */
+export async function keepRuntime(build) {
+  const registration = await navigator.serviceWorker?.ready;
+  registration?.active?.postMessage({ keep: build });
+}
+
+function reload() {
+  location.reload();
+  return true;
+}
+
+/**
+ * @param {ServiceWorkerContainer} container
+ * @param {ServiceWorker | null} next
+ * @param {number} ms
+ * @returns {Promise<boolean>} whether `next` took over within so many milliseconds; false at once where it cannot
+ */
+function changed(container, next, ms) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), ms);
+    const end = (/** @type {boolean} */ taken) => (clearTimeout(timer), resolve(taken));
+    container.addEventListener("controllerchange", () => end(true), { once: true });
+    next?.addEventListener("statechange", () => next.state === "redundant" && end(false));
+  });
+}

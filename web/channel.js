@@ -1,0 +1,233 @@
+/**
+ * Calls to the worker and their answers. A worker that dies, or whose GPU device is lost, is replaced: a new one loads
+ * the model again, reads the text again that calls are about, and does what was not done.
+ *
+ * Knows calls by name, and of what they do only which text they leave behind.
+ */
+
+import { AbortedError, BundleError, DeviceLostError, reviveError } from "./errors.js";
+
+/** @typedef {import("./types.js").Info} Info */
+/** @typedef {import("./types.js").Progress} Progress */
+
+/**
+ * @typedef {object} Call
+ * @property {string} op
+ * @property {unknown[]} args
+ * @property {(value: unknown) => void} resolve
+ * @property {(error: Error) => void} reject
+ * @property {(progress: Progress) => void} [onProgress]
+ * @property {boolean} [retried] whether it was under way when a worker went
+ */
+
+/** Calls that are about the text read last. */
+const NEED_TEXT = new Set(["score", "scoreAll"]);
+
+export class Channel {
+  /** @type {Worker | null} null between one that went and the next */
+  #worker = null;
+  /** Whether the worker has loaded the model, so that calls go to it as they come. */
+  #ready = false;
+  /** Calls in the order they were made. @type {Map<number, Call>} */
+  #calls = new Map();
+  /** Those that put a new worker in place, apart from those of callers. @type {Map<number, Call>} */
+  #own = new Map();
+  #next = 1;
+  /** The first call, once it was answered: what a new worker begins with. @type {Call | null} */
+  #load = null;
+  /** The text read last. @type {string | null} */
+  #text = null;
+  /** @type {Error | null} */
+  #closed = null;
+  #make;
+  #onInfo;
+
+  /**
+   * @param {() => Worker} make starts a worker
+   * @param {(info: Info) => void} onInfo told what runs, at first and after each restart
+   */
+  constructor(make, onInfo) {
+    this.#make = make;
+    this.#onInfo = onInfo;
+    this.#worker = this.#start();
+    this.#ready = true;
+  }
+
+  /**
+   * @param {string} op the first one is `load`
+   * @param {unknown[]} args
+   * @param {AbortSignal} [signal]
+   * @param {(progress: Progress) => void} [onProgress]
+   * @returns {Promise<unknown>}
+   */
+  call(op, args, signal, onProgress) {
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(this.#closed);
+      if (signal?.aborted) return reject(new AbortedError(`${op} was aborted before it began`));
+      const id = this.#next++;
+      const abort = () => this.#abort(id);
+      signal?.addEventListener("abort", abort, { once: true });
+      const settle = () => signal?.removeEventListener("abort", abort);
+      const call = {
+        op,
+        args,
+        resolve: (/** @type {unknown} */ value) => (settle(), resolve(value)),
+        reject: (/** @type {Error} */ error) => (settle(), reject(error)),
+        onProgress,
+      };
+      this.#calls.set(id, call);
+      if (this.#ready) this.#worker?.postMessage({ id, op, args });
+      else if (!this.#worker) this.#restart();
+    });
+  }
+
+  /** @param {Error} reason what the calls under way, and later ones, are rejected with */
+  close(reason) {
+    this.#closed ??= reason;
+    this.#stop();
+    this.#rejectAll(this.#closed);
+  }
+
+  /** @param {number} id */
+  #abort(id) {
+    if (this.#ready) this.#worker?.postMessage({ abort: id });
+    // One that waits for a restart has not reached a worker.
+    else this.#take(id)?.reject(new AbortedError("aborted while the engine was restarted"));
+  }
+
+  #start() {
+    const worker = new Worker(new URL("./worker.js", import.meta.url), {
+      type: "module",
+      name: "typedecide",
+    });
+    worker.addEventListener("message", ({ data }) => {
+      if (worker !== this.#worker) return;
+      if ("alive" in data) this.#watch(worker, data.alive);
+      else this.#receive(data);
+    });
+    worker.addEventListener("error", (event) => {
+      event.preventDefault();
+      if (event.message) return this.#lost(worker, event.message);
+      // A script that cannot be loaded says nothing more.
+      const reason = "its script cannot be loaded; option `worker` says where it is";
+      if (worker === this.#worker) this.close(new BundleError(`the worker stopped: ${reason}`, { reason }));
+    });
+    return worker;
+  }
+
+  /**
+   * A worker may end without any event. Its lock tells: it is free once the worker is gone.
+   * @param {Worker} worker
+   * @param {string} lock
+   */
+  #watch(worker, lock) {
+    navigator.locks.request(lock, () => this.#lost(worker, "it ended"));
+  }
+
+  /**
+   * The worker went, or its device.
+   * @param {Worker | null} worker
+   * @param {string} reason
+   */
+  #lost(worker, reason) {
+    if (this.#closed || worker !== this.#worker) return;
+    const error = new DeviceLostError(`the worker stopped: ${reason}`, { reason });
+    this.#stop();
+    if (!this.#load) return this.close(error);
+    // Where even a restart fails, nothing is left to wait for; a later call tries again.
+    if (this.#own.size > 0) return this.#rejectAll(error);
+    const [oldest] = this.#calls;
+    if (!oldest) return; // the next call starts another
+    const [id, call] = oldest;
+    // A call that has now ended two workers would end the next one too.
+    if (call.retried) this.#take(id)?.reject(error);
+    call.retried = true;
+    if (this.#calls.size > 0) this.#restart();
+  }
+
+  #stop() {
+    this.#worker?.terminate();
+    this.#worker = null;
+    this.#ready = false;
+  }
+
+  /** A new worker that stands where the one before stood, and then gets the calls that wait. */
+  async #restart() {
+    const load = /** @type {Call} */ (this.#load);
+    /** @type {Worker | null} */
+    let worker = null;
+    try {
+      worker = this.#worker = this.#start();
+      this.#onInfo(/** @type {Info} */ (await this.#begin("load", load.args, load.onProgress)));
+      const [first] = this.#calls.values();
+      if (first && NEED_TEXT.has(first.op) && this.#text !== null) await this.#begin("prefill", [this.#text]);
+    } catch (error) {
+      if (worker !== this.#worker) return;
+      this.#stop();
+      return this.#rejectAll(/** @type {Error} */ (error));
+    }
+    if (worker !== this.#worker) return;
+    this.#ready = true;
+    for (const [id, { op, args }] of this.#calls) worker.postMessage({ id, op, args });
+  }
+
+  /**
+   * @param {string} op
+   * @param {unknown[]} args
+   * @param {(progress: Progress) => void} [onProgress]
+   * @returns {Promise<unknown>}
+   */
+  #begin(op, args, onProgress) {
+    return new Promise((resolve, reject) => {
+      const id = this.#next++;
+      this.#own.set(id, { op, args, resolve, reject, onProgress });
+      this.#worker?.postMessage({ id, op, args });
+    });
+  }
+
+  /** @param {{id: number, progress?: Progress, result?: unknown, error?: import("./errors.js").PlainError}} message */
+  #receive({ id, progress, result, error }) {
+    const own = this.#own.get(id);
+    const call = own ?? this.#calls.get(id);
+    if (!call) return;
+    if (progress) return call.onProgress?.(progress);
+    if (error?.code === DeviceLostError.code && this.#load && !own) {
+      return this.#lost(this.#worker, error.message);
+    }
+    this.#take(id);
+    if (error) return call.reject(reviveError(error));
+    if (!own) this.#learn(call, result);
+    call.resolve(result);
+  }
+
+  /**
+   * What a new worker would have to know.
+   * @param {Call} call
+   * @param {unknown} result
+   */
+  #learn(call, result) {
+    const { op, args } = call;
+    if (op === "load") {
+      this.#load = call;
+      this.#onInfo(/** @type {Info} */ (result));
+    }
+    if (op === "prefill" || op === "decide") this.#text = /** @type {string} */ (args[0]);
+    if (op === "release") this.#text = null;
+  }
+
+  /** @param {number} id */
+  #take(id) {
+    const call = this.#calls.get(id);
+    this.#calls.delete(id);
+    this.#own.delete(id);
+    return call;
+  }
+
+  /** @param {Error} error */
+  #rejectAll(error) {
+    const calls = [...this.#own.values(), ...this.#calls.values()];
+    this.#own.clear();
+    this.#calls.clear();
+    for (const { reject } of calls) reject(error);
+  }
+}
