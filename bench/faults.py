@@ -414,7 +414,7 @@ def quota_full(stage: Stage) -> Outcome:
         tab.evaluate(_FORGET, hashes(stage.bundle)[SHARD])
         session = tab.page.context.new_cdp_session(tab.page)
         origin = window.link.url.rstrip("/")
-        quota = tab.evaluate("async () => (await navigator.storage.estimate()).usage") + files[SHARD] // 2
+        quota = sum(tab.files().values()) + files[SHARD] // 2
         session.send("Storage.overrideQuotaForOrigin", {"origin": origin, "quotaSize": quota})
         error = refused(tab.load, "QUOTA")
         expect(error.data["needed"] == files[SHARD], "wrong need", **error.data)

@@ -179,11 +179,16 @@ def test_the_policy_is_the_same_in_page_and_header_and_is_enforced(
               const script = document.createElement("script");
               script.textContent = "globalThis.inline = true";
               document.body.append(script);
-              let evaluated = "refused";
-              try {
-                evaluated = new Function("return 'evaluated'")();
-              } catch {}
-              await new Promise((resolve) => setTimeout(resolve, 50));
+              // In a task of its own, because a debugger's call may evaluate code.
+              const evaluated = await new Promise((resolve) =>
+                setTimeout(() => {
+                  try {
+                    resolve(new Function("return 'evaluated'")());
+                  } catch {
+                    resolve("refused");
+                  }
+                }, 50),
+              );
               return { request, evaluated, inline: globalThis.inline ?? false, broken };
             }""",
             foreign.url,

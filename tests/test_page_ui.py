@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
+from pybuild import npm
 from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
-from typedecide.static_server import StaticServer
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 SAMPLE: dict[str, Any] = json.loads(
     (Path(__file__).parent.parent / "web" / "app" / "sample.json").read_text(encoding="utf-8")
@@ -222,6 +223,34 @@ def test_every_control_has_a_name(page: Page, dist_url: str) -> None:
     assert 'button "Move option 2 down"' in snapshot
     assert 'textbox "Description of option 1 (not required)"' in snapshot
     assert [match.group() for match in _CONTROL_WITHOUT_NAME.finditer(snapshot)] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(browser: Browser, dist_pointer: Path, scheme: Any) -> None:
+    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server:
+        watched = open_page(context.new_page(), f"{server.url}?device=wasm&auto=1")
+        page = watched.page
+        expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS)
+        page.locator("details.panel summary").click()
+        assert violations(page) == []
+        button(card(page, "queue"), re.compile("^Edit: ")).click()
+        assert violations(page) == []
+        # A planted fault is seen.
+        page.evaluate("() => document.body.append(document.createElement('button'))")
+        assert violations(page) == ["button-name: body > button"]
+    context.close()
+
+
+def violations(page: Page) -> list[str]:
+    """What axe has to say about the page as it stands."""
+    page.evaluate((npm.package("axe-core") / "axe.min.js").read_text("utf-8"))
+    found: list[str] = page.evaluate(
+        """async () => (await axe.run()).violations.map(
+          ({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`,
+        )"""
+    )
+    return found
 
 
 def test_ids_are_unique_and_headings_in_order(decided: Watched) -> None:

@@ -13,6 +13,8 @@ const PATIENCE = 30_000;
 export async function prepare() {
   const container = navigator.serviceWorker;
   if (!container) return false;
+  let used = false;
+  for (const type of ["pointerdown", "keydown"]) addEventListener(type, () => (used = true), { once: true });
   let registration;
   try {
     registration = await container.register(new URL("../sw.js", import.meta.url));
@@ -31,7 +33,7 @@ export async function prepare() {
   if (sessionStorage.getItem(RELOADED)) return false;
   const next = registration.installing ?? registration.waiting ?? registration.active;
   if (!container.controller && !(await changed(container, next, PATIENCE))) return false;
-  if (navigator.userActivation?.hasBeenActive) return false;
+  if (used) return false;
   sessionStorage.setItem(RELOADED, "1");
   return reload();
 }
