@@ -89,7 +89,9 @@ class Access:
         if self.key is None:
             return None
         scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.key.encode()):
+        if scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode("latin-1"), self.key.encode()
+        ):
             return None
         message = "The API key is wrong." if authorization else "An API key is needed: Authorization: Bearer."
         return failure(401, "authentication_error", message, headers={"WWW-Authenticate": "Bearer"})
