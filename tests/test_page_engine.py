@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from typedecide import (
+    AbortedError,
     BundleError,
     Choice,
     DeviceLostError,
@@ -107,6 +108,14 @@ def test_errors_of_the_page_arrive_with_class_and_data(engine: PageEngine) -> No
         engine.evaluate("(engine) => engine.prefill(7)")
     engine.prefill(STATE)  # and it goes on working
     assert engine.score(REFUND, 1, readout="labels").tokens > 0
+
+
+def test_work_that_nobody_wants_stops(engine: PageEngine) -> None:
+    many = {f"q{i}": Choice(f"Which of {i}?", [f"{i} {j}" for j in range(9)]) for i in range(40)}
+    with pytest.raises(AbortedError):
+        engine.decide(STATE, many, aborted=lambda: True)
+    done = engine.decide(STATE, {"a": REFUND}, aborted=lambda: False)
+    assert done.answers["a"].answer.names == ("yes", "no")
 
 
 def test_errors_without_a_code_keep_name_and_message(engine: PageEngine) -> None:

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from bench.__main__ import main as bench
+from tests.test_page_engine import descendants
 from tests.test_vectors import load
 from typedecide import AbortedError, Noul, parse_questions
 from typedecide.native import NativeEngine
@@ -57,7 +59,7 @@ class Server(NamedTuple):
     port: int
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def ask(
         self, path: str, body: str | bytes | None = None, method: str | None = None, **headers: str
@@ -428,12 +430,14 @@ def test_ends_cleanly_also_in_the_middle_of_an_answer(
 ) -> None:
     with serving(dist_pointer) as running:
         if busy:
-            connection = send(running, {f"{i} {key}": one for i in range(20) for key, one in MANY.items()})
+            connection = send(running, {f"{i} {key}": one for i in range(8) for key, one in MANY.items()})
             assert soon(lambda: running.ask("/health").body["pending"] == 1)
         began = time.monotonic()
         running.process.send_signal(number)
         assert running.process.wait(timeout=30) == 0
         assert time.monotonic() - began < 15
+        if busy:
+            assert connection.recv(12) in (b"HTTP/1.1 503", b"HTTP/1.1 200")
         assert running.process.stdout is not None and running.process.stdout.read().endswith("Stopped.\n")
         if busy:
             connection.close()
@@ -468,12 +472,20 @@ def test_through_the_page(dist_pointer: Path, server: Server) -> None:
         spread, wanted = (one.body["answers"]["10"]["probabilities"] for one in (reply, native))
         assert spread == pytest.approx(wanted, abs=1e-4) and list(spread) == ["10", "2", "x"]
         began = time.monotonic()
-        assert paged.decide(MANY).status == 200
+        many = dict(islice(MANY.items(), 15))
+        assert paged.decide(many).status == 200
         alone = time.monotonic() - began
-        send(paged, {**MANY, "again": QUESTIONS["2"]}).close()
+        send(paged, {**many, "again": QUESTIONS["2"]}).close()
         began = time.monotonic()
         assert paged.decide().status == 200
         assert time.monotonic() - began < alone
+        for pid in descendants(paged.process.pid):
+            if "chrom" in Path(f"/proc/{pid}/comm").read_text("utf-8"):
+                os.kill(pid, signal.SIGKILL)
+                break
+        reply = paged.decide()
+        assert (reply.status, reply.body["detail"]["x_code"]) == (500, "DEVICE_LOST")
+        assert paged.ask("/health").status == 503
 
 
 @pytest.mark.browser

@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
                 if not loopback and key is None:
                     say("Whoever reaches this port may ask: --api-key closes it.")
 
-            server.run(server.make_app(worker, access), bound, ready)
+            server.run(worker, access, bound, ready)
     print("Stopped.")
 
 

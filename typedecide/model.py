@@ -237,12 +237,17 @@ class NativeModel(_Session):
 
     @contextmanager
     def stopping(self, aborted: Callable[[], bool] | None) -> Iterator[None]:
-        """Inside, no run begins once `aborted` says True: AbortedError instead."""
+        """Inside, `check_wanted`, which each run begins with, raises AbortedError once `aborted` says True."""
         self._aborted = aborted
         try:
             yield
         finally:
             self._aborted = None
+
+    def check_wanted(self) -> None:
+        """AbortedError where nobody wants the results any more."""
+        if self._aborted is not None and self._aborted():
+            raise AbortedError("the caller gave up")
 
     def prefill(self, ids: Sequence[int], base: Cache | None = None, anchor: int = 0) -> Cache:
         """The KV cache of `ids`; `base` is that of their first `base.length`, which are not computed again.
@@ -338,8 +343,7 @@ class NativeModel(_Session):
 
         `up` is for a shallow model.
         """
-        if self._aborted is not None and self._aborted():
-            raise AbortedError("the caller gave up")
+        self.check_wanted()
         total = mask.shape[-1]
         feeds: dict[str, Any] = {
             "input_ids": np.asarray([ids], np.int64),

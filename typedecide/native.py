@@ -349,6 +349,7 @@ class NativeEngine:
         owners: list[int] = []
         suffixes: list[Suffix] = []
         for index, (question, shift) in enumerate(pairs):
+            self.model.check_wanted()
             own = readout.suffixes(state.text, state.ids, question, shift)
             owners += [index] * len(own)
             suffixes += own

@@ -48,6 +48,9 @@ BODY_S = 30
 GRACE_S = 3
 """Seconds that answers under way have when the server is told to stop."""
 
+_RUN_S = 30
+"""Seconds that one run of the model may take after that."""
+
 _HEALTH = "/health"
 _ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _CLOSE = {"Connection": "close"}
@@ -89,7 +92,9 @@ class Access:
         if self.key is None:
             return None
         scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.key.encode()):
+        if scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode("latin-1"), self.key.encode()
+        ):
             return None
         message = "The API key is wrong." if authorization else "An API key is needed: Authorization: Bearer."
         return failure(401, "authentication_error", message, headers={"WWW-Authenticate": "Bearer"})
@@ -124,8 +129,12 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
+        self.stop()
         self._thread.shutdown(cancel_futures=True)
+
+    def stop(self) -> None:
+        """Let what runs or waits end before its next run."""
+        self._stopping.set()
 
     def decide(
         self, asked: systemone.Request, aborted: threading.Event
@@ -240,6 +249,8 @@ async def _decide(worker: Worker, request: Request, read: Callable[[bytes], Aske
         return answer(worker.name, await _wait(worker, asked, request))
     except _Refusal as refusal:
         return refusal.reply
+    except AbortedError:
+        return failure(503, "overloaded_error", "The server stops.", headers=_CLOSE)
     except TypedecideError as error:
         reply = systemone.refused(error)
         if reply.status >= 500:
@@ -385,19 +396,20 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def run(app: ASGIApp, bound: socket.socket, on_ready: Callable[[], None]) -> None:
+def run(worker: Worker, access: Access, bound: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve on a socket until SIGINT or SIGTERM; answers under way have `GRACE_S` seconds then."""
     server = _Server(
         uvicorn.Config(
-            app,
+            make_app(worker, access),
             lifespan="off",
             ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=GRACE_S + _RUN_S,
         ),
+        worker,
         on_ready,
     )
 
@@ -414,12 +426,16 @@ def run(app: ASGIApp, bound: socket.socket, on_ready: Callable[[], None]) -> Non
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens."""
+    """Says when it listens, and stops the worker in time."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, worker: Worker, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._on_ready = on_ready
+        self._worker, self._on_ready = worker, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(GRACE_S, self._worker.stop)
+        await super().shutdown(sockets)
