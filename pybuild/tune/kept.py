@@ -187,4 +187,4 @@ class Keeper:
             "states": [one.states for one in kept],
             "teacher": [list(one.teacher) for one in kept],
         }
-        loop.replace(path, content)
+        loop.write_whole(path, content)

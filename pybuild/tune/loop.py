@@ -46,6 +46,8 @@ class Recipe(Protocol):
     decay: of weights.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     @property
     def base(self) -> str: ...
     @property
@@ -218,18 +220,18 @@ class Loop(ABC):
     def save(self) -> None:
         """Write the checkpoint; the last one stays until this one is whole."""
         state = {
-            "recipe": asdict(self.recipe),  # type: ignore[call-overload]
+            "recipe": asdict(self.recipe),
             "weights": [p.detach() for p in self.parameters],
             "optimizer": self.optimizer.state_dict(),
             "best_weights": self.best_weights,
             **{name: getattr(self, name) for name in self.counts},
         }
-        replace(self.folder / CHECKPOINT, state)
+        write_whole(self.folder / CHECKPOINT, state)
 
     def resume(self) -> None:
         """Go on from the checkpoint of the same recipe."""
         state = torch.load(self.folder / CHECKPOINT, weights_only=True)
-        if state["recipe"] != asdict(self.recipe):  # type: ignore[call-overload]
+        if state["recipe"] != asdict(self.recipe):
             raise InvalidStateError(
                 f"{self.folder / CHECKPOINT} is of another recipe: {state['recipe']}", value=state["recipe"]
             )
@@ -267,7 +269,7 @@ class Loop(ABC):
             "rank": self.model.shape.rank,
             "alpha": self.model.shape.alpha,
             **self.facts(),
-            "recipe": asdict(self.recipe),  # type: ignore[call-overload]
+            "recipe": asdict(self.recipe),
         }
         trained = None if pointer is None or not pointer.requires_grad else pointer.detach().cpu().numpy()
         write_adapter(folder, layers, trained, {**about, "training": training, **facts})
@@ -277,7 +279,7 @@ class Loop(ABC):
             log.write(json.dumps(facts) + "\n")
 
 
-def replace(path: Path, content: Any) -> None:
+def write_whole(path: Path, content: Any) -> None:
     """Save with PyTorch; what was there stays until the new file is whole."""
     partial = path.with_suffix(".partial")
     torch.save(content, partial)

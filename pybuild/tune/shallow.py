@@ -100,13 +100,12 @@ def prepare(
     cut = Cut.of(model, recipe.layers, recipe.anchor)
     keeper = Keeper(cut, source.origin, folder / "kept", Console(stderr=True))
     tasks = {task: [sample_of(one) for one in found if one.questions] for task, found in held_out.items()}
-    shown = [sample for samples in tasks.values() for sample in samples]
-    hidden = [replace(sample, state=BLANK) for sample in shown]
-    valid = [
-        iter(keeper.keep(name, found, len(found))) for name, found in (("valid", shown), ("hidden", hidden))
-    ]
+    all_shown = [sample for samples in tasks.values() for sample in samples]
+    all_hidden = [replace(sample, state=BLANK) for sample in all_shown]
+    shown = iter(keeper.keep("valid", all_shown, len(all_shown)))
+    hidden = iter(keeper.keep("hidden", all_hidden, len(all_hidden)))
     kept = {
-        task: (list(islice(valid[0], len(samples))), list(islice(valid[1], len(samples))))
+        task: ([next(shown) for _ in samples], [next(hidden) for _ in samples])
         for task, samples in tasks.items()
     }
     samples = islice(draw(records, recipe.seed, recipe.mix), recipe.samples)
@@ -191,7 +190,7 @@ class Distillation(Loop):
 
     def facts(self) -> Mapping[str, Any]:
         """For which shallow model the adapter is."""
-        return {"shallow": Shallow(self.recipe.layers, self.recipe.anchor).spec, "seed": self.recipe.seed}
+        return {"shallow": Shallow(self.recipe.layers, self.recipe.anchor).spec}
 
     def course(self) -> Mapping[str, Any]:
         """Validations: of the untrained shallow model, and of the weights that were kept."""

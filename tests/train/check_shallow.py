@@ -149,7 +149,7 @@ def test_it_learns_and_its_adapter_is_a_model(base: str, tmp_path: Path) -> None
     done.write(tmp_path / "out", {"command": "none"})
     facts = json.loads((tmp_path / "out" / FACTS).read_text())
     assert (facts["base"], facts["shallow"]) == (base, {"layers": 1, "anchor": "bos"})
-    assert (facts["seed"], facts["training"]["untrained"]) == (0, done.untrained)
+    assert (facts["recipe"]["seed"], facts["training"]["untrained"]) == (0, done.untrained)
     mine, theirs = (load_source(name).weights for name in (str(tmp_path / "out"), base))
     changed = {n for n in mine.names() if not np.array_equal(mine.get(n), theirs.get(n))}
     assert {name.split(".")[2] for name in changed - {POINTER}} == {"1", "2"}
