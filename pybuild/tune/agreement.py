@@ -62,12 +62,13 @@ def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def beside(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> Table:
     """Rows as JSON beside those of the untrained shallow model, shares in percent."""
-    shares = ("accuracy", "hidden", "agreement", "effect_error")
-    found = Table("task", "n", "whole", *(name.replace("_", " ") for name in shares), "KL", box=SIMPLE)
+    shares = ("accuracy", "hidden", "agreement")
+    found = Table("task", "n", "whole", *shares, "effect error", "KL", box=SIMPLE, padding=0)
+    found.caption = "Untrained shallow model → now; shares in percent; whole: accuracy of the whole model."
     for old, new in zip([*before, _mean(before)], [*now, _mean(now)], strict=True):
-        changes = (f"{100 * old[name]:.0f} → {100 * new[name]:.0f}" for name in shares[:-1])
-        error = f"{100 * old['effect_error']:.1f} → {100 * new['effect_error']:.1f}"
-        kl = f"{old['kl']:.4f} → {new['kl']:.4f}"
+        changes = (f"{100 * old[name]:.0f}→{100 * new[name]:.0f}" for name in shares)
+        error = f"{100 * old['effect_error']:.1f}→{100 * new['effect_error']:.1f}"
+        kl = f"{old['kl']:.3f}→{new['kl']:.3f}"
         found.add_row(new["task"], str(new["n"]), f"{100 * new['whole']:.0f}", *changes, error, kl)
     return found
 
