@@ -1,5 +1,7 @@
 """Low-rank adapters: the files that `python -m pybuild tune` writes, and a base model's weights with one merged in.
 
+The base may have an adapter of its own; its pointer stays where the new adapter brings none.
+
 A folder holds `adapter.safetensors` (float16: for each adapted layer `{layer}.lora_A` [rank, in] and `{layer}.lora_B`
 [out, rank], and `pointer.weight` [2 D + 1, hidden]) and `adapter.json` (`base`, `rank`, `alpha`, how it was made).
 An adapted layer's weight is that of the base plus alpha / rank · B A. Needs no PyTorch.
@@ -117,7 +119,7 @@ def write_adapter(
 
 
 class MergedWeights:
-    """A base model's tensors with an adapter added to them, and the adapter's pointer."""
+    """A base model's tensors with an adapter added to them, and the adapter's pointer, if it has one."""
 
     def __init__(self, base: Weights, adapter: Adapter) -> None:
         """Raises SourceError where the adapter does not fit the base."""
@@ -135,7 +137,7 @@ class MergedWeights:
 
     def get(self, name: str) -> Float32:
         """The tensor of that name as float32."""
-        if name == POINTER and name in self._names:
+        if name == POINTER and name in self._adapter.tensors.entries:
             return self._adapter.tensors.get(name)
         weight = self._base.get(name)
         if name not in self._layers:

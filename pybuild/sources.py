@@ -217,6 +217,7 @@ def _last_line(text: str) -> str:
 def _load_adapted(folder: Path) -> Source:
     """An adapter's base with the adapter added to its weights."""
     adapter = read_adapter(folder)
+    _check_chain(folder, adapter.base)
     base = load_source(adapter.base)
     name = folder.resolve().name
     return replace(
@@ -231,6 +232,22 @@ def _load_adapted(folder: Path) -> Source:
 def _licence_of_both(base: str, adapter: str) -> str:
     """What holds for weights that an adapter was merged into."""
     return base if adapter == base else f"{base}, adapter: {adapter}"
+
+
+def _check_chain(folder: Path, base: str) -> None:
+    """SourceError where an adapter changes itself, be it by way of others."""
+    seen = [folder.resolve()]
+    while (at := _adapter_folder(base)) is not None:
+        if at in seen:
+            raise SourceError(f"The adapter in {folder.name} is based on itself.", base=base, folder=str(at))
+        seen.append(at)
+        base = read_adapter(at).base
+
+
+def _adapter_folder(name: str) -> Path | None:
+    """The folder of an adapter by its name; None for other models."""
+    path = MODELS / name if name == DEFAULT_MODEL else Path(name).expanduser()
+    return path.resolve() if name and (path / FACTS).is_file() else None
 
 
 # ---- GGUF files

@@ -86,6 +86,37 @@ def test_the_origin_changes_with_either_file(tmp_path: Path, base: Source) -> No
     assert len({base.origin, first, second, load_source(str(folder)).origin}) == 4
 
 
+def test_an_adapter_on_an_adapted_model(tmp_path: Path, base: Source) -> None:
+    first = write(tmp_path / "first", base)
+    factors = [read_adapter(first).tensors.get(f"{LAYER}.lora_{part}") for part in "AB"]
+    facts = {"base": str(first), "rank": RANK, "alpha": 2 * ALPHA}
+    write_adapter(tmp_path / "second", {LAYER: (factors[0], factors[1])}, None, facts)
+    source, adapted = load_source(str(tmp_path / "second")), load_source(str(first))
+    name = f"{LAYER}.weight"
+    both = base.weights.get(name) + 3 * (adapted.weights.get(name) - base.weights.get(name))
+    np.testing.assert_allclose(source.weights.get(name), both, rtol=1e-4, atol=1e-5)
+    assert np.array_equal(source.weights.get(POINTER), adapted.weights.get(POINTER))
+    assert source.weights.names() == adapted.weights.names()
+    assert source.origin.startswith(adapted.origin) and source.name == "second"
+
+
+def test_a_pointer_replaces_that_of_the_base(tmp_path: Path, base: Source) -> None:
+    facts = {"base": str(write(tmp_path / "first", base)), "rank": RANK, "alpha": ALPHA}
+    pointer = np.ones((9, Decoder.from_config(base.config).hidden), np.float32)
+    write_adapter(tmp_path / "second", {}, pointer, facts)
+    assert np.array_equal(load_source(str(tmp_path / "second")).weights.get(POINTER), pointer)
+
+
+@pytest.mark.parametrize("ring", (1, 3))
+def test_adapters_that_are_based_on_themselves(tmp_path: Path, base: Source, ring: int) -> None:
+    folders = [write(tmp_path / str(number), base) for number in range(ring)]
+    for number, folder in enumerate(folders):
+        facts = json.loads((folder / FACTS).read_text())
+        (folder / FACTS).write_text(json.dumps({**facts, "base": str(folders[(number + 1) % ring])}))
+    with pytest.raises(SourceError, match="based on itself"):
+        load_source(str(folders[0]))
+
+
 @pytest.mark.parametrize(
     "facts",
     [

@@ -14,7 +14,7 @@ import pytest
 
 from pybuild.__main__ import main
 from pybuild.tune.samples import BLANKS, Mix, draw, uninformed
-from pybuild.tune.structure import pack
+from pybuild.tune.structure import above, pack
 from typedecide import packing
 from typedecide.labelled import Labelled
 from typedecide.model import tree_mask
@@ -46,6 +46,25 @@ def test_filling_tokens_are_seen_by_nothing() -> None:
     assert not filled.visible[:size, size:].any()
     assert np.array_equal(filled.visible[size:, size:], np.eye(len(filled.ids) - size, dtype=bool))
     assert filled.rows == plain.rows
+
+
+@pytest.mark.parametrize("anchor", (0, 1, 3))
+def test_what_is_seen_above_the_cut_is_the_anchor_and_the_suffixes(anchor: int) -> None:
+    packed = pack(PREFIX, [JOINED, PLAIN], 8)
+    places, upper = above(packed, anchor, 8)
+    assert places.tolist() == [*range(anchor), *range(3, packed.used)]
+    used = len(places)
+    assert (upper.past, upper.used, len(upper.ids)) == (anchor, used, -(-used // 8) * 8)
+    assert upper.ids[:used].tolist() == packed.ids[places].tolist()
+    assert upper.positions[:used].tolist() == packed.positions[places].tolist()
+    assert [[places[row] for row in reads] for reads in upper.rows] == packed.rows
+    assert np.array_equal(upper.visible[:used, :used], packed.visible[places][:, places])
+    assert not upper.visible[:used, used:].any()
+
+
+def test_an_anchor_beyond_the_prefix_is_refused() -> None:
+    with pytest.raises(ValueError, match="anchor of 4 tokens"):
+        above(pack(PREFIX, [PLAIN]), 4)
 
 
 COLOUR = Choice("Which colour?", ["red", "green", "blue", "not stated"])
@@ -131,3 +150,19 @@ def test_without_pytorch_the_command_says_what_to_install(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(["tune", "--minutes", "1"]) == 2
     assert "requirements/train.txt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    (
+        (["--shallow", "2", "--steps", "3"], "--steps is there not with"),
+        (["--shallow", "2", "--readout", "labels"], "--readout"),
+        (["--anchor", "bos"], "--anchor is there with --shallow only"),
+        (["--label-weight", "0.5"], "--label-weight"),
+    ),
+)
+def test_options_of_the_other_kind_of_training(
+    options: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", *options]) == 2
+    assert wrong in capsys.readouterr().err

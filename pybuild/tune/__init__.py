@@ -1,11 +1,14 @@
 """`python -m pybuild tune`: trains a small adapter that makes a decoder answer typed questions.
 
+With `--shallow`, one that makes it answer as it does now where texts go through its lower layers only.
+
 Needs the `train` extra (PyTorch); this module itself does not, so that the command line can list the command.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import importlib.util
 import itertools
@@ -19,11 +22,23 @@ from typing import TYPE_CHECKING, Any
 
 from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL
 from typedecide.errors import UnsupportedError
+from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR
 
 if TYPE_CHECKING:
+    from pybuild.tune.loop import Loop
     from typedecide.labelled import Labelled
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_DEFAULTS: Mapping[str, tuple[Any, Any]] = {
+    "base": (STOCK_MODEL, DEFAULT_MODEL),
+    "out": (MODELS / DEFAULT_MODEL, MODELS / f"{DEFAULT_MODEL}-shallow"),
+    "work": (ROOT / "build" / "tune", ROOT / "build" / "tune-shallow"),
+}
+"""Without and with `--shallow`."""
+
+_NEVER_SHALLOW = ("steps", "minutes", "pointer", "kl", "readout", "structure", "template")
+_ONLY_SHALLOW = ("anchor", "samples", "epochs", "label_weight")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,9 +49,15 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--base", default=STOCK_MODEL, help="the model to tune, as in `bundle --model`")
-    add("--out", type=Path, default=MODELS / DEFAULT_MODEL, help="folder of the adapter")
-    add("--work", type=Path, default=ROOT / "build" / "tune", help="folder of checkpoint and log")
+
+    def add_place(name: str, kind: type, text: str) -> None:
+        plain, shallow = (_shown(one) for one in _DEFAULTS[name])
+        text += f" (default: {plain}; with --shallow {shallow})"
+        add(f"--{name}", type=kind, default=argparse.SUPPRESS, help=text)
+
+    add_place("base", str, "the model to tune, as in `bundle --model`")
+    add_place("out", Path, "folder of the adapter")
+    add_place("work", Path, "folder of checkpoint and log")
     add("--resume", action="store_true", help="go on from the checkpoint in --work")
     add(
         "--data",
@@ -81,11 +102,36 @@ def add_parser(subparsers: Any) -> None:
     add("--readout", choices=("pointer", "labels", "text"), default="pointer")
     add("--structure", choices=("set", "list"), default="set")
     add("--template", choices=("plain", "chat"), default="plain")
-    parser.set_defaults(func=run)
+    add_shallow = parser.add_argument_group(
+        "a shallow model",
+        "Texts go through the first K layers only. The upper ones, which see the anchor and the questions, learn from"
+        " the model's own answers and from the labels. What reaches them is computed once for each text.",
+    ).add_argument
+    add_shallow(
+        "--shallow", type=int, metavar="K", help="train for a shallow model of K layers (default: none)"
+    )
+    add_shallow(
+        "--anchor",
+        choices=ANCHORS,
+        default=DEFAULT_ANCHOR,
+        help="what all layers see of the prompt before a question: nothing, its first token, or all that stands before"
+        " every text",
+    )
+    add_shallow("--samples", type=int, default=2000, help="texts to train on")
+    add_shallow("--epochs", type=int, default=4, help="how often to train on each")
+    add_shallow(
+        "--label-weight", type=float, default=0.1, help="weight of the labels beside the model's answers"
+    )
+    parser.set_defaults(func=functools.partial(run, parser))
 
 
-def run(args: argparse.Namespace) -> int:
+def _shown(default: object) -> str:
+    return str(default.relative_to(ROOT) if isinstance(default, Path) else default)
+
+
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Train, and write the adapter."""
+    _check(parser, args)
     if importlib.util.find_spec("torch") is None:
         raise UnsupportedError(
             "Tuning needs PyTorch: `pip install -r requirements/train.txt`.", package="torch"
@@ -95,22 +141,10 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import torch
 
-    from pybuild.tune.samples import Mix
-    from pybuild.tune.task import Shape
-    from pybuild.tune.train import Limits, Recipe, Training
-
     if args.threads:
         torch.set_num_threads(args.threads)
     device = args.device if args.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-    shape = Shape(args.readout, args.structure, args.template, args.rank, args.alpha, args.pointer)
-    mix = Mix(questions=args.questions, hidden=args.hidden)
-    recipe = Recipe(args.base, shape, mix, args.seed, args.steps, args.texts, args.rate, kl=args.kl)
-    limits = Limits(args.minutes, args.validate_minutes, args.checkpoint_minutes, args.patience)
-    records, held_out = _data(args)
-    training = Training(recipe, limits, records, held_out, args.work, device)
-    if args.resume:
-        training.resume()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was learned is kept, as with Ctrl-C
+    training = (_training if args.shallow is None else _distillation)(args, device)
     training.run()
     versions = {name: importlib.metadata.version(name) for name in ("torch", "numpy", "tokenizers")}
     made = {
@@ -118,8 +152,71 @@ def run(args: argparse.Namespace) -> int:
         "device": device,
         "threads": torch.get_num_threads(),
     }
-    training.write(args.out, {**made, "versions": {"python": platform.python_version(), **versions}})
+    facts = {**made, "versions": {"python": platform.python_version(), **versions}}
+    training.write(_given(args, "out"), facts)
     return 0
+
+
+def _training(args: argparse.Namespace, device: str) -> Loop:
+    from pybuild.tune.loop import Limits
+    from pybuild.tune.samples import Mix
+    from pybuild.tune.task import Shape
+    from pybuild.tune.train import Recipe, Training
+
+    shape = Shape(args.readout, args.structure, args.template, args.rank, args.alpha, args.pointer)
+    mix = Mix(questions=args.questions, hidden=args.hidden)
+    base, work = _given(args, "base"), _given(args, "work")
+    recipe = Recipe(base, shape, mix, args.seed, args.steps, args.texts, args.rate, kl=args.kl)
+    limits = Limits(args.minutes, args.validate_minutes, args.checkpoint_minutes, args.patience)
+    records, held_out = _data(args)
+    training = Training(recipe, limits, records, held_out, work, device)
+    if args.resume:
+        training.resume()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was learned is kept, as with Ctrl-C
+    return training
+
+
+def _distillation(args: argparse.Namespace, device: str) -> Loop:
+    from pybuild.tune.loop import CHECKPOINT, Limits
+    from pybuild.tune.samples import Mix
+    from pybuild.tune.shallow import Distillation, ShallowRecipe, prepare
+
+    work: Path = _given(args, "work")
+    recipe = ShallowRecipe(
+        _given(args, "base"),
+        args.shallow,
+        args.anchor,
+        Mix(questions=args.questions, hidden=args.hidden),
+        args.seed,
+        args.samples,
+        args.epochs,
+        args.texts,
+        args.rank,
+        args.alpha,
+        args.label_weight,
+        args.rate,
+    )
+    limits = Limits(args.minutes, args.validate_minutes, args.checkpoint_minutes, args.patience)
+    records, held_out = _data(args)
+    training = Distillation(recipe, limits, prepare(recipe, records, held_out, work, device), work)
+    if args.resume and (work / CHECKPOINT).is_file():  # a run that ended before has only its kept states
+        training.resume()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return training
+
+
+def _given(args: argparse.Namespace, name: str) -> Any:
+    return vars(args).get(name, _DEFAULTS[name][args.shallow is not None])
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """UnsupportedError for an option that the kind of training does not have."""
+    shallow = args.shallow is not None
+    for name in _NEVER_SHALLOW if shallow else _ONLY_SHALLOW:
+        value = getattr(args, name)
+        if value != parser.get_default(name):
+            where = "not with --shallow" if shallow else "with --shallow only"
+            raise UnsupportedError(f"--{name.replace('_', '-')} is there {where}.", option=name, value=value)
 
 
 def _data(args: argparse.Namespace) -> tuple[Iterator[Labelled], Mapping[str, Sequence[Labelled]]]:

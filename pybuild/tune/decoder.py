@@ -182,13 +182,27 @@ class TorchDecoder(nn.Module):
             rows: int64 [R], the tokens that are read.
             shallow, upper: of a shallow model, as `visible` for the layers from number `shallow` on.
         """
+        layers = len(self.layers)
+        cut = layers if shallow is None else shallow
+        x = self.through(self.embed(ids), positions, visible, range(cut))
+        x = self.through(x, positions, upper, range(cut, layers))
+        return self.read(x, rows)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """The residual stream before the first layer, float32 [S, hidden]."""
+        return self.embedding[ids].float()
+
+    def through(self, x: Tensor, positions: Tensor, visible: Sequence[Tensor], layers: range) -> Tensor:
+        """The residual stream x, float32 [S, hidden], behind these layers; see `forward`."""
         angles = positions[:, None, None] * self.frequencies
         turn = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
         masks = [self._mask(one) for one in visible]
-        upper_masks = masks if shallow is None else [self._mask(one) for one in upper]
-        x = self.embedding[ids].float()
-        for i, layer in enumerate(self.layers):
-            x = layer(x, turn, masks if shallow is None or i < shallow else upper_masks)
+        for layer in layers:
+            x = self.layers[layer](x, turn, masks)
+        return x
+
+    def read(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Final-norm states of the tokens that are read, float32 [R, hidden]."""
         states: Tensor = self.norm(x[rows])
         return states
 
@@ -205,12 +219,13 @@ class TorchDecoder(nn.Module):
     @contextmanager
     def unadapted(self) -> Iterator[None]:
         """Without the adapters: the base model."""
-        for linear in self.linears():
+        adapted = [linear for linear in self.linears() if linear.enabled]
+        for linear in adapted:
             linear.enabled = False
         try:
             yield
         finally:
-            for linear in self.linears():
+            for linear in adapted:
                 linear.enabled = True
 
     def linears(self) -> list[Linear]:

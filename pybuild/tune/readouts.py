@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from typedecide.orderings import cyclic_shifts, how_many, rotate, unrotate
 from typedecide.packing import Suffix
 from typedecide.pointer import PointerPrompt
 from typedecide.prompt import Prompt, Tokenizer, suffix_after
@@ -114,6 +115,31 @@ class Labels:
         labels = self.prompt.label_ids(criterion)
         columns = torch.tensor([labels[order.index(option)] for option in range(len(order))])
         return Asked([Suffix(ids)], lambda states: states[0] @ self.table[columns].T.float())
+
+
+@dataclass(frozen=True)
+class PooledLabels:
+    """Options listed with letters in the orders of inference, and their letters' logits pooled."""
+
+    prompt: Prompt
+    tokenizer: Tokenizer
+    table: Tensor
+
+    def ask(self, state: str, prefix: Sequence[int], question: Question, rng: random.Random) -> Asked:
+        """A suffix for each order."""
+        plain = question.criterion()
+        suffixes, labels = [], []
+        for shift in cyclic_shifts(len(plain.options), how_many(len(plain.options))):
+            criterion = Criterion(plain.text, tuple(rotate(plain.options, shift)))
+            ids = suffix_after(prefix, self.prompt.full_ids(self.tokenizer, state, criterion))
+            suffixes.append(Suffix(ids))
+            labels.append(unrotate(self.prompt.label_ids(criterion), shift))
+        columns = torch.tensor(labels)
+
+        def logits(states: Tensor) -> Tensor:
+            return (self.table[columns].float() @ states[:, :, None])[:, :, 0].mean(0)
+
+        return Asked(suffixes, logits)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Shape:
     """What is trained, and how it is asked.
 
     readout: `pointer`, `labels` or `text`.
-    structure: options as a `set` or as a `list` in random order.
+    structure: options as a `set`, as a `list` in random order, or in all `orders` of inference.
     template: the prompt `plain`, or as a turn of a `chat`.
     rank, alpha: of the adapters; B A is multiplied with alpha / rank.
     pointer: D, the size of the pointer's queries and keys.
@@ -63,6 +63,11 @@ class Encoded:
     packed: Packed
 
     @property
+    def tokens(self) -> int:
+        """Tokens of its sequence."""
+        return len(self.packed.ids)
+
+    @property
     def reads(self) -> int:
         """How many tokens are read."""
         return sum(map(len, self.packed.rows))
@@ -76,6 +81,15 @@ class Encoded:
     def answers(self) -> list[int]:
         """The places among the reads at which suffixes end: where an answer would be said."""
         return [end - 1 for end in accumulate(map(len, self.packed.rows))]
+
+
+class Joined(NamedTuple):
+    """Sequences one after another, as `TorchDecoder.forward` takes them."""
+
+    ids: Tensor
+    positions: Tensor
+    visible: Sequence[Tensor]
+    rows: Tensor
 
 
 class Tuned(nn.Module):
@@ -139,6 +153,10 @@ class Tuned(nn.Module):
 
     def states(self, batch: Sequence[Encoded]) -> Tensor:
         """The final states of all that is read, one sample after another, float32 [reads, hidden]."""
+        return self.decoder(*self.joined(batch))
+
+    def joined(self, batch: Sequence[Encoded]) -> Joined:
+        """The sequences of a batch one after another, where the weights are."""
         device = self.decoder.embedding.device
         starts = accumulate((len(one.packed.ids) for one in batch), initial=0)
         rows = [
@@ -147,13 +165,12 @@ class Tuned(nn.Module):
             for reads in one.packed.rows
             for row in reads
         ]
-        states: Tensor = self.decoder(
+        return Joined(
             torch.from_numpy(np.concatenate([one.packed.ids for one in batch])).to(device),
             torch.from_numpy(np.concatenate([one.packed.positions for one in batch])).to(device),
             [torch.from_numpy(one.packed.visible).to(device) for one in batch],
             torch.tensor(rows, device=device),
         )
-        return states
 
 
 def loss_of(logits: Sequence[Tensor], sample: Sample) -> Tensor:
@@ -202,6 +219,10 @@ def _labels(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> re
     return readouts.Labels(task.prompt, task.tokenizer, task.decoder.head)
 
 
+def _pooled(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
+    return readouts.PooledLabels(task.prompt, task.tokenizer, task.decoder.head)
+
+
 def _text(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
     return readouts.Text(TextPrompt.from_manifest(task.prompt, manifest), task.tokenizer, task.decoder.head)
 
@@ -210,5 +231,6 @@ _READOUTS: Mapping[tuple[str, str], _Make] = {
     ("pointer", "set"): _pointer(readouts.PointerSet),
     ("pointer", "list"): _pointer(readouts.PointerList),
     ("labels", "list"): _labels,
+    ("labels", "orders"): _pooled,
     ("text", "set"): _text,
 }

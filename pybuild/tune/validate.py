@@ -51,7 +51,7 @@ def table(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _row(model: Tuned, task: str, records: Sequence[Labelled]) -> Row:
-    samples = [_sample(record) for record in records if record.questions]
+    samples = [sample_of(record) for record in records if record.questions]
     right, nll = _answers(model, samples)
     hidden, _ = _answers(model, [replace(sample, state=BLANK) for sample in samples])
     options = [len(question.names) for sample in samples for question in sample.questions]
@@ -59,7 +59,8 @@ def _row(model: Tuned, task: str, records: Sequence[Labelled]) -> Row:
     return Row(task, n, right / n, nll / n, sum(1 / count for count in options) / n, hidden / n)
 
 
-def _sample(record: Labelled) -> Sample:
+def sample_of(record: Labelled) -> Sample:
+    """A record with all its questions, and certainty about their answers."""
     keys = sorted(record.questions)
     questions = tuple(record.questions[key] for key in keys)
     return Sample(
