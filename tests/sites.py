@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from typedecide.static_server import StaticServer
 
-LOAD_MS = 120_000
+LOAD_MS = 180_000
 """A model's load on a slow machine."""
 
 READABLE = {"Access-Control-Allow-Origin": "*"}
