@@ -82,7 +82,11 @@ def describe(args: argparse.Namespace, bundle: Path) -> dict[str, Any]:
 
 def measure(args: argparse.Namespace, bundle: Path, key: str | None) -> dict[str, Any]:
     """One run of jevcompat against a server of its own."""
-    with serving(args, bundle, key) as url, tempfile.TemporaryDirectory() as folder:
+    print(f"serving {args.format} on {args.device}", file=sys.stderr, flush=True)
+    with (
+        serving(bundle, *_options(args), key=key or "") as (_, url),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "jevcompat.cli", "test", url, "--timeout", str(TIMEOUT_S)]
         command += ["--json", str(report), *(["--key", key] if key else [])]
@@ -120,35 +124,32 @@ def shorten(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(args: argparse.Namespace, bundle: Path, key: str | None) -> Iterator[str]:
-    """The address of a server that is started for this, and ended."""
-    command = [
-        sys.executable,
-        "-m",
-        "typedecide",
-        "serve",
-        str(bundle),
-        "--port",
-        "0",
-        "--format",
-        args.format,
-    ]
-    if args.device != "native":
-        command += ["--engine", "page", "--device", args.device]
-    if args.threads is not None:
-        command += ["--threads", str(args.threads)]
-    environment = {**os.environ, "TYPEDECIDE_API_KEY": key or ""}
-    print(f"serving {args.format} on {args.device}", file=sys.stderr, flush=True)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+def serving(bundle: Path, *arguments: str, key: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that is started on a free port and ended after the block: its process, and its address."""
+    command = [sys.executable, "-m", "typedecide", "serve", str(bundle), "--port", "0", *arguments]
+    environment = {**os.environ, "TYPEDECIDE_API_KEY": key}
+    with subprocess.Popen(
+        command, cwd=common.ROOT, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
-            assert server.stdout is not None
-            first = server.stdout.readline()
-            if not first:
-                raise NotConformantError("the server did not start", status=server.wait())
-            yield first.split()[-1]
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            if not first.startswith("Serving "):
+                raise NotConformantError("the server did not start", status=process.wait())
+            yield process, first.split()[-1]
         finally:
-            if server.poll() is None:
-                server.send_signal(signal.SIGINT)
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+
+
+def _options(args: argparse.Namespace) -> list[str]:
+    """The server's, for what the benchmark is asked to run."""
+    options = ["--format", args.format]
+    if args.device != "native":
+        options += ["--engine", "page", "--device", args.device]
+    if args.threads is not None:
+        options += ["--threads", str(args.threads)]
+    return options
 
 
 def summarise(result: Mapping[str, Any]) -> str:

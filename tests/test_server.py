@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bench.__main__ import main as bench
+from bench.compat import serving
 from tests.test_page_engine import descendants
 from tests.test_vectors import load
 from typedecide import AbortedError, Noul, parse_questions
@@ -80,46 +81,25 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(bundle: Path, *arguments: str, **environment: str) -> Iterator[Server]:
-    """A server on a free port, until the block ends."""
-    command = [
-        sys.executable,
-        "-m",
-        "typedecide",
-        "serve",
-        str(bundle),
-        "--port",
-        "0",
-        "--threads",
-        "1",
-        *arguments,
-    ]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    ) as process:
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            assert line.startswith("Serving "), line
-            yield Server(process, int(line.rsplit(":", 1)[1]))
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+def running(bundle: Path, *arguments: str, key: str = "") -> Iterator[Server]:
+    """A server with one thread on a free port, until the block ends."""
+    with serving(bundle, "--threads", "1", *arguments, key=key) as (process, url):
+        yield Server(process, int(url.rsplit(":", 1)[1]))
 
 
 @pytest.fixture(scope="module")
 def server(dist_pointer: Path) -> Iterator[Server]:
     """One that only this machine may ask, and one request waits at most."""
-    with serving(dist_pointer, "--queue", "1") as running:
-        yield running
+    with running(dist_pointer, "--queue", "1") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def guarded(dist_pointer: Path) -> Iterator[Server]:
     """One with a key, that pages of one site may ask and that has another name."""
     options = ("--allow-origin", "https://app.example", "--allow-host", "decide.example")
-    with serving(dist_pointer, *options, TYPEDECIDE_API_KEY=KEY) as running:
-        yield running
+    with running(dist_pointer, *options, key=KEY) as started:
+        yield started
 
 
 def test_answers_are_the_engines(server: Server, dist_pointer: Path) -> None:
@@ -428,17 +408,17 @@ def test_work_stops_before_its_next_run(dist_pointer: Path) -> None:
 def test_ends_cleanly_also_in_the_middle_of_an_answer(
     dist_pointer: Path, number: signal.Signals, busy: bool
 ) -> None:
-    with serving(dist_pointer) as running:
+    with running(dist_pointer) as started:
         if busy:
-            connection = send(running, {f"{i} {key}": one for i in range(8) for key, one in MANY.items()})
-            assert soon(lambda: running.ask("/health").body["pending"] == 1)
+            connection = send(started, {f"{i} {key}": one for i in range(8) for key, one in MANY.items()})
+            assert soon(lambda: started.ask("/health").body["pending"] == 1)
         began = time.monotonic()
-        running.process.send_signal(number)
-        assert running.process.wait(timeout=30) == 0
+        started.process.send_signal(number)
+        assert started.process.wait(timeout=30) == 0
         assert time.monotonic() - began < 15
         if busy:
             assert connection.recv(12) in (b"HTTP/1.1 503", b"HTTP/1.1 200")
-        assert running.process.stdout is not None and running.process.stdout.read().endswith("Stopped.\n")
+        assert started.process.stdout is not None and started.process.stdout.read().endswith("Stopped.\n")
         if busy:
             connection.close()
 
@@ -466,7 +446,7 @@ def test_what_cannot_be_served_is_said(
 
 @pytest.mark.browser
 def test_through_the_page(dist_pointer: Path, server: Server) -> None:
-    with serving(dist_pointer, "--engine", "page", "--device", "wasm") as paged:
+    with running(dist_pointer, "--engine", "page", "--device", "wasm") as paged:
         reply, native = paged.decide(), server.decide()
         assert reply.status == 200
         spread, wanted = (one.body["answers"]["10"]["probabilities"] for one in (reply, native))

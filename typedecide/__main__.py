@@ -28,6 +28,7 @@ from typedecide.errors import (
 )
 from typedecide.inputs import (
     InputError,
+    add_calibration_argument,
     decode,
     display,
     explain,
@@ -400,11 +401,7 @@ def _engine_arguments(command: argparse.ArgumentParser) -> None:
         choices=["content-free"],
         help="for labels: take out what the model answers where there is no text",
     )
-    command.add_argument(
-        "--calibration",
-        metavar="FILE|none",
-        help="temperatures and a threshold for abstaining, by calibrate (default: the bundle's own)",
-    )
+    add_calibration_argument(command)
 
 
 def _decide(args: argparse.Namespace) -> None:

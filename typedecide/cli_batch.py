@@ -15,7 +15,15 @@ from typedecide.batch_tables import INPUTS, OUTPUTS, arrow, open_table
 from typedecide.bundle import Bundle
 from typedecide.cli_calibrate import given
 from typedecide.errors import InvalidQuestionError, UnsupportedError
-from typedecide.inputs import InputError, add_asking_arguments, explain, parse_asked, read_json, whole
+from typedecide.inputs import (
+    InputError,
+    add_asking_arguments,
+    add_calibration_argument,
+    explain,
+    parse_asked,
+    read_json,
+    whole,
+)
 from typedecide.journal import Journal
 from typedecide.options import Options, resolve
 
@@ -54,11 +62,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--format", help="weight format (default: the bundle's own)")
     add_asking_arguments(command)
-    command.add_argument(
-        "--calibration",
-        metavar="FILE|none",
-        help="temperatures and a threshold for abstaining, by calibrate (default: the bundle's own)",
-    )
+    add_calibration_argument(command)
     command.add_argument(
         "--engine",
         choices=ENGINES,

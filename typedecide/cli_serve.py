@@ -14,7 +14,7 @@ from typedecide.cli_calibrate import given
 from typedecide.cli_engine import DEVICES, open_engine
 from typedecide.errors import UnsupportedError
 from typedecide.hosts import is_loopback
-from typedecide.inputs import InputError, add_asking_arguments, whole
+from typedecide.inputs import InputError, add_asking_arguments, add_calibration_argument, whole
 from typedecide.options import Options, resolve
 from typedecide.terminal import Status, say
 
@@ -51,11 +51,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--format", help="weight format (default: the bundle's own)")
     command.add_argument("--threads", type=whole(1), metavar="N", help="processor threads")
     add_asking_arguments(command)
-    command.add_argument(
-        "--calibration",
-        metavar="FILE|none",
-        help="temperatures and a threshold for abstaining, by calibrate (default: the bundle's own)",
-    )
+    add_calibration_argument(command)
     command.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
     )

@@ -116,6 +116,15 @@ def add_asking_arguments(arguments: argparse._ActionsContainer) -> None:
     )
 
 
+def add_calibration_argument(arguments: argparse._ActionsContainer) -> None:
+    """A calibration to use, for commands whose answers may have one; see `cli_calibrate.given`."""
+    arguments.add_argument(
+        "--calibration",
+        metavar="FILE|none",
+        help="temperatures and a threshold for abstaining, by calibrate (default: the bundle's own)",
+    )
+
+
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
