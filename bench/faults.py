@@ -427,7 +427,7 @@ def quota_full(stage: Stage) -> Outcome:
         expect(not info["storage"]["kept"], "weights were kept", **info["storage"])
         session.send("Storage.overrideQuotaForOrigin", {"origin": origin})
         storage = tab.load()["storage"]
-        expect(storage["downloadedBytes"] <= files[SHARD], "good files were lost", kept=good, **storage)
+        expect(storage["downloadedBytes"] <= files[SHARD], "good files were lost", files=good, **storage)
         return Outcome("QUOTA says what is needed; good files stay; it loads with keepWeights: false", ms)
 
 
