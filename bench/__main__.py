@@ -18,16 +18,23 @@ from bench import (
     main_thread,
     memory,
     packing,
+    shallow_quality,
     shared_check,
+    speed,
 )
 from typedecide.errors import TypedecideError
 
-BENCHES = (shared_check, logit_cost, packing, flips, memory, main_thread, compat, faults, load)
+BENCHES = (
+    *(shared_check, logit_cost, packing, speed, shallow_quality, flips, memory, main_thread, compat, faults),
+    load,
+)
 
 SUITE: tuple[tuple[str, ...], ...] = (
     ("shared_check", "--device", "wasm", "--format", "fp32"),
     ("logit_cost", "--device", "wasm", "--format", "int8"),
     ("packing", "--device", "wasm", "--format", "fp32"),
+    ("speed", "--device", "wasm", "--format", "int8"),
+    ("shallow_quality",),
     ("flips", "--device", "native", "--format", "fp32"),
     ("memory", "--device", "wasm", "--format", "int8"),
     ("main_thread", "--device", "wasm", "--format", "int8"),
@@ -47,6 +54,8 @@ examples:
   python -m bench shared_check --device webgpu --format fp32 --layers 4
   python -m bench logit_cost --device wasm --format int8
   python -m bench packing --device wasm --format fp32 --json -
+  python -m bench speed --device wasm --json -
+  python -m bench shallow_quality --limit 60 --resume build/shallow_quality.jsonl
   python -m bench flips --device native --json -
   python -m bench memory --device wasm --json -
   python -m bench main_thread --device wasm

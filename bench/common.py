@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -63,12 +64,21 @@ def add_arguments(parser: argparse.ArgumentParser, devices: Sequence[str]) -> No
     )
 
 
-def find_bundle(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Path:
-    """The bundle that the arguments name, or one of `model` built (or kept from before) for format and layers."""
+def find_bundle(
+    args: argparse.Namespace,
+    model: str = DEFAULT_MODEL,
+    shallow: int | None = None,
+    anchor: str | None = None,
+) -> Path:
+    """The bundle that the arguments name, or one of `model` built (or kept from before) for format and layers.
+
+    `shallow` and `anchor` are those of `pybuild.bundle.build`.
+    """
     if args.bundle is None:
         layers = "" if args.layers is None else f"-{args.layers}-layers"
-        out = BUNDLES / f"{model}-{args.format}{layers}"
-        return build(out, model, (args.format,), args.layers)
+        depth = "" if shallow is None else f"-shallow-{shallow}-{anchor}"
+        out = BUNDLES / (re.sub(r"[^\w.-]+", "-", f"{model}-{args.format}") + layers + depth)
+        return build(out, model, (args.format,), args.layers, shallow=shallow, anchor=anchor)
     bundle: Path = args.bundle
     if args.layers is not None:
         found = Bundle.open(bundle).model["shape"]["layers"]

@@ -95,7 +95,7 @@ class ModelBuild:
         context: the number of positions, None for the model's own.
         force: build what is there already.
         shallow: the layers that texts go through; None for all.
-        anchor: of a shallow model.
+        anchor, agreement: of a shallow model, as in `Shallow`.
     """
 
     def __init__(
@@ -106,12 +106,13 @@ class ModelBuild:
         force: bool = False,
         shallow: int | None = None,
         anchor: str = DEFAULT_ANCHOR,
+        agreement: float | None = None,
     ) -> None:
         self.source, self.steps, self.force = source, steps, force
         self.decoder = Decoder.from_config(source.config)
         self.context = min(context or self.decoder.positions, self.decoder.positions)
         cut = shallow_layers(self.decoder, shallow)
-        self.shallow = None if cut is None else Shallow(cut, anchor)
+        self.shallow = None if cut is None else Shallow(cut, anchor, agreement)
         self.shape = Shape(
             self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context, cut
         )
@@ -141,7 +142,7 @@ class ModelBuild:
             "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
             "context": self.context,
             "prompt": self.prompt_spec,
-            "shallow": self.shallow and self.shallow.to_dict(),
+            "shallow": self.shallow and [self.shallow.k, self.shallow.anchor],
             "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
             "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         }

@@ -25,7 +25,8 @@ from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
 from pybuild.quantize import DEFAULT_FORMAT, FORMATS
-from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL, cut, load_source
+from pybuild.shallow import Measured, path_of
+from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL, Source, cut, load_source
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
 from typedecide.calibration import Calibration
@@ -34,7 +35,7 @@ from typedecide.inputs import read_json
 from typedecide.options import readouts_of
 from typedecide.orderings import DEFAULT_BUDGET
 from typedecide.questions import MAX_LEVELS, MAX_OPTIONS
-from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR
+from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR, Shallow, words
 from typedecide.static_server import POLICY
 
 WEB = ROOT / "web"
@@ -69,7 +70,7 @@ def build(
     force: bool = False,
     quiet: bool = False,
     calibration: Path | Literal[False] | None = None,
-    shallow: int | None = None,
+    shallow: int | Literal["auto"] | None = None,
     anchor: str | None = None,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
@@ -84,22 +85,24 @@ def build(
         quiet: no progress on standard error.
         calibration: a file that `python -m typedecide calibrate` wrote for this model and one of the formats, or False
             for none; None takes the one that comes with the model, where one of the formats is its own.
-        shallow: the layers that texts go through; None, or as many as the model has: all.
+        shallow: the layers that texts go through; None, or as many as the model has: all; "auto": what the gate let
+            through for this model (`python -m bench.gate`), all where it let none through.
         anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
             `instruction` (those before every text); None takes the last.
     """
     for name in formats:
         if name not in FORMATS:
             raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
-    if anchor is not None and shallow is None:
+    if anchor is not None and not isinstance(shallow, int):
         raise UnsupportedError(
-            f"the anchor {anchor!r} is for shallow models: say --shallow too", anchor=anchor
+            f"the anchor {anchor!r} is for shallow models: say --shallow K too", anchor=anchor
         )
     loaded = load_source(source)
     if layers is not None:
         loaded = cut(loaded, layers)
+    depth = _depth(loaded, shallow, anchor)
     with Steps(quiet) as steps:
-        model = ModelBuild(loaded, context, steps, force, shallow, anchor or DEFAULT_ANCHOR)
+        model = ModelBuild(loaded, context, steps, force, *depth)
         built = {name: model.format(name) for name in dict.fromkeys(formats)}
         taken = _calibration(calibration, model, list(built))
         inputs = _inputs(model, built, taken)
@@ -107,6 +110,25 @@ def build(
             return out
         _assemble(out, model, built, taken, inputs, steps)
     return out
+
+
+def _depth(
+    source: Source, shallow: int | Literal["auto"] | None, anchor: str | None
+) -> tuple[int | None, str, float | None]:
+    """Layers that texts go through, the anchor, and how often such a model was found to answer like the whole one."""
+    measured = Measured.find(source)
+    if shallow == "auto":
+        if measured is None:
+            raise UnsupportedError(
+                f"nobody has measured how shallow {source.name} may be (there is no {path_of(source.name)} of"
+                f" {source.origin}): run `python -m bench shallow_quality`, and `python -m bench.gate` on its results",
+                model=source.name,
+                origin=source.origin,
+            )
+        shallow, anchor = measured.chosen or (None, None)
+    used = anchor or DEFAULT_ANCHOR
+    agreement = None if measured is None or shallow is None else measured.agreements.get((shallow, used))
+    return shallow, used, agreement
 
 
 def _calibration(
@@ -148,7 +170,12 @@ def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
     digest.update(
-        json.dumps([model.key, list(built), __version__, model.source.licence, calibration, POLICY]).encode()
+        json.dumps(
+            [
+                *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
+                *(model.source.licence, calibration, POLICY),
+            ]
+        ).encode()
     )
     sources = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
     for path in (*sources, *_web_files()):
@@ -376,10 +403,10 @@ def add_parser(subparsers: Any) -> None:
     )
     bundle.add_argument(
         "--shallow",
-        type=int,
-        metavar="K",
-        help="texts go through the first K layers only, and questions through all: a faster, smaller approximation"
-        " (default: all layers)",
+        type=_shallow_argument,
+        metavar="K|auto",
+        help="texts go through the first K layers only, and questions through all: a faster, smaller approximation;"
+        " auto: as few as were found to be enough for this model (default: all layers)",
     )
     bundle.add_argument(
         "--anchor",
@@ -422,8 +449,19 @@ def run(args: argparse.Namespace) -> int:
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}
     _print_formats(manifest["model"]["name"], rows)
     total = sum(f["bytes"] for f in manifest["files"].values())
-    print(f"{out}: {len(manifest['files'])} files, {total / 1e6:.1f} MB, {_calibrated(manifest)}")
+    print(
+        f"{out}: {len(manifest['files'])} files, {total / 1e6:.1f} MB, {_calibrated(manifest)}, {_shallow(manifest)}"
+    )
     return 0
+
+
+def _shallow_argument(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number of layers") from error
 
 
 def _calibration_argument(text: str | None) -> Path | Literal[False] | None:
@@ -435,6 +473,11 @@ def _calibration_argument(text: str | None) -> Path | Literal[False] | None:
 def _calibrated(manifest: Mapping[str, Any]) -> str:
     one = manifest.get("calibration")
     return "not calibrated" if one is None else f"calibrated for {one['readout']} in {one['format']}"
+
+
+def _shallow(manifest: Mapping[str, Any]) -> str:
+    found, layers = Shallow.from_manifest(manifest), manifest["model"]["shape"]["layers"]
+    return f"all {layers} layers" if found is None else words(found.facts(layers))
 
 
 def run_formats(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ SIZES = (192, 512)
 """Pixels of the icons that a browser asks for."""
 
 _RECT = "{http://www.w3.org/2000/svg}rect"
-_FINER = 4
+_FINER = 3
 """Samples of a pixel in each direction."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Playwright
 
 from bench import faults
 from bench.faults import FAULTS, Outcome, Stage, WrongError, plant
@@ -16,8 +17,8 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def stage(dist_pointer: Path) -> Iterator[Stage]:
-    with faults.set_up(dist_pointer) as stage:
+def stage(playwright: Playwright, dist_pointer: Path) -> Iterator[Stage]:
+    with faults.set_up(playwright, dist_pointer) as stage:
         yield stage
 
 

@@ -7,6 +7,7 @@ Tiny random models natively, in the page's engine under Node.js, and in the page
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import os
@@ -377,7 +378,7 @@ def test_a_malformed_manifest_is_named(
     assert done.stdout == f"BUNDLE model.{field}\n"
 
 
-def test_building_says_what_is_wrong(tmp_path: Path) -> None:
+def test_building_says_what_is_wrong(dist_pointer_shallow: Path, tmp_path: Path) -> None:
     source = str(BUNDLES / "tiny-pointer-model")
     with pytest.raises(UnsupportedModelError, match="not 4"):
         build_bundle(tmp_path / "a", source=source, formats=("fp32",), quiet=True, shallow=4)
@@ -424,12 +425,12 @@ def test_the_command_line_says_so(dist_pointer_shallow: Path, tmp_path: Path) ->
         assert done.returncode == 0 and told in done.stdout, done.stdout + done.stderr
     questions = {"a": QUESTIONS["angry"]}
     job = Job(dist_pointer_shallow, questions)
-    table, out = open_table(tmp_path / "texts.csv", "text"), tmp_path / "out.jsonl"
+    table, out = open_table(tmp_path / "texts.csv", "text"), tmp_path / "out.csv"
     with Journal(tmp_path / "journal") as journal:
         batch = Batch(job, job.plan(), table, out, journal)
         assert len([*batch.run(here(job))]) == 1
         batch.finish()
-    (row,) = map(json.loads, out.read_text("utf-8").splitlines())
+    (row,) = csv.DictReader(out.read_text("utf-8").splitlines())
     assert json.loads(row["a.x_shallow"]) == {"k": K, "anchor": "instruction", "agreement": None}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Playwright
 
 from bench.faults import QUESTIONS, SHARD, STATE, Stage, hashes, refused, replace, set_up
 
@@ -18,8 +19,8 @@ PIECES = 12
 
 
 @pytest.fixture(scope="module")
-def stage(dist_pointer: Path) -> Iterator[Stage]:
-    with set_up(dist_pointer) as stage:
+def stage(playwright: Playwright, dist_pointer: Path) -> Iterator[Stage]:
+    with set_up(playwright, dist_pointer) as stage:
         yield stage
 
 

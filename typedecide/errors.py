@@ -106,7 +106,10 @@ class BundleError(TypedecideError):
 
 
 class QuotaError(TypedecideError):
-    """Weights do not fit the browser's storage: they need `needed` bytes, and `available` are free."""
+    """Weights do not fit the browser's storage: they need `needed` bytes more, and `available` are free.
+
+    `available` is None where the browser does not know.
+    """
 
     code = "QUOTA"
 

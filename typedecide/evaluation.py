@@ -320,7 +320,7 @@ def sample(records: Sequence[Labelled], seed: int) -> set[int]:
 
 
 class Evaluator:
-    """Puts records to one engine.
+    """Puts records to one engine; without `whole`, the path to compare with, it leaves out all that is slow.
 
     `run` yields after each piece of work, so that its caller can say how far it is; `pieces` says how many there are.
     """
@@ -332,7 +332,7 @@ class Evaluator:
         settings: Settings,
         log: Log,
         baselines: Mapping[str, Baseline],
-        whole: Whole,
+        whole: Whole | None,
     ) -> None:
         manifest = engine.bundle.manifest
         how = resolve(manifest, "native", settings.orderings, Options(readout=settings.readout))
@@ -350,8 +350,11 @@ class Evaluator:
             how.readout,
             settings.orderings,
         ]
-        self._checked = {*range(len(records))} if settings.full else sample(records, settings.seed)
-        self._turned = {*range(len(records))} if how.readout == "labels" else self._checked
+        every = {*range(len(records))}
+        self._checked = every if settings.full else sample(records, settings.seed)
+        self._turned = every if how.readout == "labels" else self._checked
+        if whole is None:
+            self._checked, self._turned = set(), set()
 
     @property
     def pieces(self) -> int:
@@ -364,6 +367,8 @@ class Evaluator:
         for number, record in enumerate(self._records):
             one = _Known(record, self._answers(record))
             known.append(one)
+            for question in one.questions.values():
+                self._hidden(question)
             yield
             if number in self._turned:
                 one.backwards = self._backwards(one)
@@ -458,6 +463,7 @@ class Evaluator:
 
     def _from_whole(self, known: Sequence[_Known]) -> None:
         """Answer the questions of some texts from complete prompts, all that the log lacks together."""
+        assert self._whole is not None, "nothing is checked without it"
         keys = [self._key("whole", one.record.state, one.questions) for one in known]
         lacking = [one for one, key in zip(known, keys, strict=True) if key not in self._log]
         asked = [(one.record.state, question) for one in lacking for question in one.questions.values()]

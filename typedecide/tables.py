@@ -63,16 +63,7 @@ def row(decisions: Sequence[Decision]) -> dict[str, Any]:
     columns = _Columns(decisions)
     statistics = columns.statistics()
     clusters = [one.text for one in decisions]
-    drawn: dict[str, list[float]] = {name: [] for name in statistics}
-    for weights in metrics.resamples(clusters, RESAMPLES, SEED):
-        for name, statistic in statistics.items():
-            value = statistic(weights)
-            if value is not None:
-                drawn[name].append(value)
-    points = {name: statistic(None) for name, statistic in statistics.items()}
-    intervals = {
-        name: metrics.interval(drawn[name]) if points[name] is not None else None for name in statistics
-    }
+    points, intervals = estimates(statistics, clusters)
     names = decisions[0].baselines
     own = [name for name in statistics if not name.startswith(_BASELINE)]
     return {
@@ -91,6 +82,23 @@ def row(decisions: Sequence[Decision]) -> dict[str, Any]:
             name: {"accuracy": points[_BASELINE + name], "ci": intervals[_BASELINE + name]} for name in names
         },
     }
+
+
+def estimates(
+    statistics: Mapping[str, Statistic], texts: Sequence[int]
+) -> tuple[dict[str, float | None], dict[str, tuple[float, float] | None]]:
+    """Each statistic's value, and its interval by a bootstrap of the texts; `texts` has that of each decision."""
+    drawn: dict[str, list[float]] = {name: [] for name in statistics}
+    for weights in metrics.resamples(texts, RESAMPLES, SEED):
+        for name, statistic in statistics.items():
+            value = statistic(weights)
+            if value is not None:
+                drawn[name].append(value)
+    points = {name: statistic(None) for name, statistic in statistics.items()}
+    intervals = {
+        name: metrics.interval(drawn[name]) if points[name] is not None else None for name in statistics
+    }
+    return points, intervals
 
 
 def curves(decisions: Sequence[Decision]) -> dict[str, Any]:

@@ -83,7 +83,10 @@ export class BundleError extends TypedecideError {
   static code = "BUNDLE";
 }
 
-/** Weights do not fit the browser's storage: `data.needed` bytes, of which `data.available` are free. */
+/**
+ * Weights do not fit the browser's storage: they need `data.needed` bytes more, and
+ * `data.available` are free; null where the browser does not know.
+ */
 export class QuotaError extends TypedecideError {
   /** @override */
   static code = "QUOTA";

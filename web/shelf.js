@@ -126,10 +126,13 @@ function kept(access) {
     read: (target) => void access.read(target, { at: 0 }),
     write: (chunk, at) => {
       // A full disk shows as fewer bytes written, a full quota as an exception.
-      if (access.write(chunk, { at }) < chunk.length) {
-        throw new DOMException("the file could not be written", "QuotaExceededError");
-      }
+      if (access.write(chunk, { at }) < chunk.length) throw outOfQuota();
     },
     clear: () => access.truncate(0),
   };
+}
+
+/** What a browser throws that has no room for more. */
+export function outOfQuota() {
+  return new DOMException("the file could not be written", "QuotaExceededError");
 }

@@ -40,9 +40,11 @@ export async function room() {
 
 /**
  * @param {number} needed
- * @param {number | null} available
+ * @param {number | null} estimate
  */
-export function outOfRoom(needed, available) {
+export function outOfRoom(needed, estimate) {
+  // Browsers guess at their room, and may claim more than there turned out to be.
+  const available = estimate !== null && estimate < needed ? estimate : null;
   const free = available === null ? "not that much is free" : `${megabytes(available)} MB are free`;
   const message = `the weights need ${megabytes(needed)} MB of this browser's storage, ${free}`;
   return new QuotaError(`${message}; load with keepWeights: false to keep nothing`, { needed, available });

@@ -7,7 +7,7 @@
 
 import { download, get } from "./download.js";
 import { AbortedError, BundleError, IntegrityError, UnsupportedError } from "./errors.js";
-import { Shelf } from "./shelf.js";
+import { Shelf, outOfQuota } from "./shelf.js";
 import { hex, outOfRoom, room } from "./storage.js";
 
 /** Manifest schema that this code reads. */
@@ -265,7 +265,11 @@ export class Store {
           if (at === 0) fetched += 1;
           const again = fetched > 1;
           const fault = await this.#rest(target, path, { file, at, again, onLoaded, signal });
-          if (!fault) return;
+          if (!fault) {
+            // A browser that is out of room may take bytes, say nothing, and not have them.
+            if (this.shelf.folder && file.size < target.length) throw outOfQuota();
+            return;
+          }
           file.clear();
           if (again) throw fault;
         }
