@@ -3,7 +3,8 @@
 The base may have an adapter of its own; its pointer stays where the new adapter brings none.
 
 A folder holds `adapter.safetensors` (float16: for each adapted layer `{layer}.lora_A` [rank, in] and `{layer}.lora_B`
-[out, rank], and `pointer.weight` [2 D + 1, hidden]) and `adapter.json` (`base`, `rank`, `alpha`, how it was made).
+[out, rank], and `pointer.weight` [2 D + 1, hidden]) and `adapter.json` (`base`, `rank`, `alpha`, how it was made, and
+`shallow` where it is for a shallow model).
 An adapted layer's weight is that of the base plus alpha / rank · B A. Needs no PyTorch.
 """
 
@@ -34,12 +35,14 @@ class Adapter:
     scale: what B A is multiplied with.
     tensors: A and B of each adapted layer, and the pointer's weights.
     sha256: of both files, so that what is built from them is built anew when either changes.
+    shallow: the layers and the anchor of the shallow model that it was trained for; None for a whole one.
     """
 
     base: str
     scale: float
     tensors: SafetensorsFile
     sha256: str
+    shallow: tuple[int, str] | None = None
 
     @property
     def layers(self) -> Sequence[str]:
@@ -60,6 +63,8 @@ def read_adapter(folder: Path) -> Adapter:
         text = (folder / FACTS).read_text("utf-8")
         facts = json.loads(text)
         base, rank, alpha = facts["base"], facts["rank"], facts["alpha"]
+        trained = facts.get("shallow")
+        shallow = None if trained is None else (int(trained["layers"]), str(trained["anchor"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
             f"{folder.name}/{FACTS} does not state base, rank and alpha: {error!r}", file=FACTS
@@ -80,7 +85,7 @@ def read_adapter(folder: Path) -> Adapter:
         )
     tensors = SafetensorsFile(folder / TENSORS)
     digest = hashlib.sha256(text.encode() + (folder / TENSORS).read_bytes()).hexdigest()
-    adapter = Adapter(base, alpha / rank, tensors, digest)
+    adapter = Adapter(base, alpha / rank, tensors, digest, shallow)
     for layer in adapter.layers:
         shapes = [tensors.entries.get(layer + part, {}).get("shape", [0, 0]) for part in (_A, _B)]
         if shapes[0][0] != rank or shapes[1][1] != rank:

@@ -85,19 +85,20 @@ def build(
         quiet: no progress on standard error.
         calibration: a file that `python -m typedecide calibrate` wrote for this model and one of the formats, or False
             for none; None takes the one that comes with the model, where one of the formats is its own.
-        shallow: the layers that texts go through; None, or as many as the model has: all; "auto": what the gate let
-            through for this model (`python -m bench.gate`), all where it let none through.
+        shallow: the layers that texts go through; as many as the model has: all; "auto": what the gate let through for
+            this model (`python -m bench.gate`), all where it let none through. None: all, or those that the model was
+            trained for, from which no other choice may differ.
         anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
             `instruction` (those before every text); None takes the last.
     """
     for name in formats:
         if name not in FORMATS:
             raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
-    if anchor is not None and not isinstance(shallow, int):
+    loaded = load_source(source)
+    if anchor is not None and not isinstance(shallow, int) and loaded.shallow is None:
         raise UnsupportedError(
             f"the anchor {anchor!r} is for shallow models: say --shallow K too", anchor=anchor
         )
-    loaded = load_source(source)
     if layers is not None:
         loaded = cut(loaded, layers)
     depth = _depth(loaded, shallow, anchor)
@@ -117,6 +118,17 @@ def _depth(
 ) -> tuple[int | None, str, float | None]:
     """Layers that texts go through, the anchor, and how often such a model was found to answer like the whole one."""
     measured = Measured.find(source)
+    if source.shallow is not None and shallow != "auto":
+        trained, its_anchor = source.shallow
+        if (shallow or trained, anchor or its_anchor) != source.shallow:
+            raise UnsupportedError(
+                f"{source.name} was trained to be shallow: {trained} layers, anchor {its_anchor}; leave --shallow and"
+                " --anchor out",
+                model=source.name,
+                shallow=shallow,
+                anchor=anchor,
+            )
+        shallow, anchor = source.shallow
     if shallow == "auto":
         if measured is None:
             raise UnsupportedError(

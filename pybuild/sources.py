@@ -62,7 +62,8 @@ class Source:
 
     `config` has the names of config.json, with the values that it may leave out filled in. `tokenizer` is a hardened
     tokenizer.json: no text encodes to one of `control_ids`. `bos_ids` are the ids that the model expects before any
-    text. `origin` says for a reader where the model came from, without paths of this machine.
+    text. `origin` says for a reader where the model came from, without paths of this machine. `shallow`: the layers
+    and the anchor of the shallow model that its weights were trained to be, None for a whole one.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Source:
     origin: str
     bos_ids: tuple[int, ...]
     control_ids: tuple[int, ...]
+    shallow: tuple[int, str] | None = None
 
 
 def load_source(name_or_path: str) -> Source:
@@ -226,6 +228,7 @@ def _load_adapted(folder: Path) -> Source:
         weights=MergedWeights(base.weights, adapter),
         licence=_licence_of_both(base.licence, _model_card_licence(folder / "README.md")),
         origin=f"{base.origin}, adapter {name} sha256 {adapter.sha256}",
+        shallow=adapter.shallow or base.shallow,
     )
 
 

@@ -128,7 +128,8 @@ def test_weights_on_another_origin(
         assert traffic.paths(server).total() == len(traffic.urls) - 1
         # It is data, checked as all data is.
         (weights / WEIGHTS).write_bytes(bytes((weights / WEIGHTS).stat().st_size))
-        wrong = outcome(page, f"{server.url}deep/page/", {"bundle": "../bundle/", "weights": other.url})
+        again = {"bundle": "../bundle/", "weights": other.url, "keepWeights": False}
+        wrong = outcome(page, f"{server.url}deep/page/", again)
     assert (wrong["code"], wrong["data"]["path"], wrong["data"]["what"]) == ("INTEGRITY", WEIGHTS, "sha256")
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
 from pybuild import verify
+from pybuild.adapter import write_adapter
 from pybuild.bundle import build as build_bundle
 from pybuild.graph import Decoder, UnsupportedModelError, Variant, build
 from pybuild.quantize import store
@@ -384,7 +385,7 @@ def test_building_says_what_is_wrong(dist_pointer_shallow: Path, tmp_path: Path)
         build_bundle(tmp_path / "a", source=source, formats=("fp32",), quiet=True, shallow=4)
     with pytest.raises(UnsupportedError, match="'first'; known: none, bos, instruction"):
         build_bundle(tmp_path / "b", source=source, formats=("fp32",), quiet=True, shallow=2, anchor="first")
-    with pytest.raises(UnsupportedError, match="say --shallow too"):
+    with pytest.raises(UnsupportedError, match="say --shallow K too"):
         build_bundle(tmp_path / "c", source=source, formats=("fp32",), quiet=True, anchor="bos")
 
 
@@ -441,3 +442,20 @@ def test_the_page_says_so(page: Page, dist_pointer_shallow: Path) -> None:
         panel.locator("summary").click()
         told = "the text is read by 2 of 3 layers (anchor: instruction); agreement with the whole model: not measured"
         expect(panel).to_contain_text(told, timeout=60_000)
+
+
+def test_what_was_trained_to_be_shallow_is_built_so(dist_pointer_shallow: Path, tmp_path: Path) -> None:
+    facts = {
+        "base": str(BUNDLES / "tiny-pointer-model"),
+        "rank": 1,
+        "alpha": 1,
+        "shallow": {"layers": 2, "anchor": "bos"},
+    }
+    write_adapter(tmp_path / "adapter", {}, None, facts)
+    given: dict[str, Any] = {"source": str(tmp_path / "adapter"), "formats": ("fp32",), "quiet": True}
+    built = Bundle.open(build_bundle(tmp_path / "dist", **given))
+    assert built.model["shallow"] == {"layers": 2, "anchor": "bos"}
+    assert build_bundle(tmp_path / "dist", **given, shallow=2, anchor="bos")
+    for other in ({"shallow": 1}, {"anchor": "none"}, {"shallow": 2, "anchor": "instruction"}):
+        with pytest.raises(UnsupportedError, match="trained to be shallow: 2 layers, anchor bos"):
+            build_bundle(tmp_path / "dist", **given, **other)

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from pybuild.adapter import FACTS, TENSORS, write_adapter
-from pybuild.graph import POINTER, Decoder
+from pybuild.graph import POINTER, Decoder, build
+from pybuild.quantize import store
 from pybuild.sources import load_source
 from pybuild.tune import agreement
 from pybuild.tune.kept import Cut
@@ -31,6 +32,8 @@ from tests.train.check_decoder import SMALL, samples, trained
 from tests.train.check_training import records
 from typedecide.errors import InvalidStateError, UnsupportedError
 from typedecide.labelled import Labelled
+from typedecide.model import NativeModel, Shape, Suffix
+from typedecide.pointer import scores
 from typedecide.shallow import ANCHORS
 
 torch.set_num_threads(1)  # the models are tiny, and threads that wait for one another slow them down
@@ -233,3 +236,33 @@ def test_figures_are_those_of_their_definition(base: str, tmp_path: Path) -> Non
 def test_a_cut_that_trains_nothing_is_refused(base: str, tmp_path: Path, layers: int) -> None:
     with pytest.raises(UnsupportedError, match="from 1 to 2"):
         prepared(recipe(base, layers=layers), tmp_path)
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_a_trained_adapter_answers_in_the_graph_as_it_was_trained(
+    base: str, tmp_path: Path, anchor: str
+) -> None:
+    done = run(recipe(base, anchor=anchor, rate=5e-3), tmp_path)
+    done.write(tmp_path / "out", {})
+    for parameter in done.parameters:  # as the adapter's file holds them
+        parameter.data.copy_(parameter.data.half().float())
+    source = load_source(str(tmp_path / "out"))
+    d = Decoder.from_config(source.config)
+    layout = store(d, source.weights, "fp32", tmp_path, d.positions)
+    data = {file: (tmp_path / file).read_bytes() for file, _ in layout.files()}
+    cut, worst = done.material.cut, 0.0
+    shape = Shape(d.layers, d.kv_heads, d.head_dim, d.positions, cut.layers)
+    batch = encoded(cut.model)
+    with torch.no_grad():
+        answers = cut.answer(cut.keep(batch))
+    with NativeModel(build(d, layout, "explicit", cut.layers), data, shape) as native:
+        for one, logits in zip(batch, answers, strict=True):
+            prefix = cut.model.prompt.state_prefix_ids(cut.model.tokenizer, one.sample.state)
+            suffixes = [
+                Suffix(s.ids, branches=s.branches, tail=s.tail) for a in one.asked for s in a.suffixes
+            ]
+            found, _ = native.score(native.prefill(prefix, anchor=cut.anchor), suffixes)
+            for mine, theirs in zip(logits, found, strict=True):
+                expected = scores(theirs.ravel().tolist(), len(mine))
+                worst = max(worst, float(np.abs(mine.numpy() - expected).max()))
+    assert worst <= 1e-4
