@@ -17,6 +17,10 @@ from bench.cost_model import CostModel
 from bench.shallow_quality import Depth
 from pybuild import bundle as bundles
 from pybuild import shallow
+from pybuild.__main__ import main as pybuild_main
+from pybuild.artifacts import ModelBuild
+from pybuild.progress import Steps
+from pybuild.sources import load_source
 from tests.test_bench import check_result
 from typedecide.bundle import Bundle
 from typedecide.errors import UnsupportedError
@@ -172,7 +176,7 @@ def records(count: int = 3) -> list[Labelled]:
 @pytest.fixture(scope="module")
 def quality(dist_pointer: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("quality") / "quality.json"
-    arguments = ["shallow_quality", "--model", TINY, "--k", "1", "2", "--suite", "valid", "--limit", "3"]
+    arguments = ["shallow_quality", "--model", TINY, "--k", "2", "--suite", "valid", "--limit", "3"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(shallow_quality.SUITES, "valid", lambda limit, seed: records(limit))
         log = path.with_name("log.jsonl")
@@ -192,7 +196,7 @@ def test_quality_of_every_depth_and_anchor(quality: Any) -> None:
     print(shallow_quality.summarise(quality))
     check_result(quality)
     forms = [(row["k"], row["anchor"]) for row in quality["rows"]]
-    assert forms == [(k, a) for k in (1, 2) for a in ("none", "bos", "instruction")] + [(3, None)]
+    assert forms == [(2, "none"), (2, "bos"), (2, "instruction"), (3, None)]
     for row in quality["rows"]:
         assert (row["n"], row["texts"], row["layers"]) == (6, 3, 3)
         for name, ends in row["intervals"].items():
@@ -203,7 +207,7 @@ def test_quality_of_every_depth_and_anchor(quality: Any) -> None:
     assert (whole["effect_error"], whole["kl"], whole["agreement"], whole["accuracy_loss"]) == (0, 0, 1, 0)
     errors = [row["effect_error"] for row in cut]
     assert min(errors) > 1e-6 and min(row["kl"] for row in cut) > 0
-    assert len({*errors}) == len(errors), "each anchor and depth is another model"
+    assert len({*errors}) == len(errors), "each anchor is another model"
 
 
 def test_another_anchor_is_another_model(dist_pointer_shallow: Path) -> None:
@@ -362,42 +366,51 @@ def decided(bundle: Path, path: Path, *rows: dict[str, Any]) -> None:
     assert gate.main([str(results)]) == 0 and path.is_file()
 
 
-def build_tiny(out: Path, given: Any, anchor: str | None = None) -> Any:
-    bundles.build(out, TINY, ("fp32",), quiet=True, shallow=given, anchor=anchor)
-    return Bundle.open(out)
+def depth(given: Any, anchor: str | None = None) -> tuple[int | None, str, float | None]:
+    """Layers, anchor and agreement of a bundle of the tiny model that is built with these."""
+    return bundles._depth(load_source(TINY), given, anchor)
 
 
 def test_a_bundle_follows_the_gate(dist_pointer: Path, models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "dist"
     decided(dist_pointer, models, form(2, "instruction"), {**form(1, "bos", error=1), "agreement": 0.25})
-    assert build_tiny(out, "auto").model["shallow"] == {
-        "layers": 2,
-        "anchor": "instruction",
-        "agreement": 0.995,
-    }
+    assert depth("auto") == depth(2) == (2, "instruction", 0.995)
+    assert depth(2, "bos") == (2, "bos", None) and depth(1, "bos") == (1, "bos", 0.25)
+    assert depth(None) == (None, "instruction", None)
+    out = bundles.build(tmp_path / "dist", TINY, ("fp32",), quiet=True, shallow="auto")
+    assert Bundle.open(out).model["shallow"] == {"layers": 2, "anchor": "instruction", "agreement": 0.995}
     with NativeEngine(out) as engine:
         assert engine.info["shallow"] == {"layers": 3, "k": 2, "anchor": "instruction", "agreement": 0.995}
-    assert build_tiny(out, 2).model["shallow"]["agreement"] == 0.995
-    assert build_tiny(out, 2, "bos").model["shallow"] == {"layers": 2, "anchor": "bos"}
-    assert build_tiny(out, 1, "bos").model["shallow"]["agreement"] == 0.25
-    # What was measured anew goes into a bundle that is there already.
-    decided(dist_pointer, models, {**form(2, "instruction"), "agreement": 0.985})
-    assert build_tiny(out, "auto").model["shallow"]["agreement"] == 0.985
+
+
+def test_where_none_passes_all_layers_stay(dist_pointer: Path, models: Path) -> None:
     decided(dist_pointer, models, form(2, "instruction", error=1))
-    assert build_tiny(out, "auto").shallow is None
+    assert depth("auto")[0] is None
+    assert depth(2) == (2, "instruction", 0.995), "who asks for it anyway is told what it costs"
 
 
-def test_auto_needs_the_models_own_figures(dist_pointer: Path, models: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"nobody has measured .* python -m bench\.gate"):
-        build_tiny(tmp_path / "dist", "auto")
+def test_new_figures_make_a_new_bundle_of_the_same_model() -> None:
+    with Steps(quiet=True) as steps:
+        made = [
+            ModelBuild(load_source(TINY), None, steps, False, 2, "bos", share) for share in (None, 0.98, 0.99)
+        ]
+        assert len({one.key for one in made}) == 1
+        assert len({bundles._inputs(one, {}, None) for one in made}) == 3
+
+
+def test_auto_needs_the_models_own_figures(dist_pointer: Path, models: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"nobody has measured .*`python -m bench\.gate`"):
+        depth("auto")
     decided(dist_pointer, models, form(2, "instruction"))
     found = json.loads(models.read_text("utf-8"))
     models.write_text(json.dumps({**found, "model": {**found["model"], "origin": "another"}}), "utf-8")
     with pytest.raises(UnsupportedError, match="nobody has measured"):
-        build_tiny(tmp_path / "dist", "auto")
+        depth("auto")
+    assert depth(2) == (2, "instruction", None)
+
+
+def test_auto_has_its_own_anchor(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="say --shallow K too"):
-        build_tiny(tmp_path / "dist", "auto", "bos")
-    assert build_tiny(tmp_path / "dist", 2).model["shallow"] == {"layers": 2, "anchor": "instruction"}
+        bundles.build(tmp_path / "dist", TINY, ("fp32",), quiet=True, shallow="auto", anchor="bos")
 
 
 @pytest.mark.parametrize(
@@ -409,4 +422,11 @@ def test_a_file_that_is_malformed(dist_pointer: Path, models: Path, broken: dict
     found = json.loads(models.read_text("utf-8"))
     models.write_text(json.dumps({**found, **broken} if broken else broken), "utf-8")
     with pytest.raises(UnsupportedError, match=r"shallow\.json"):
-        build_tiny(models.parent / "dist", "auto")
+        depth(2)
+
+
+@pytest.mark.parametrize("text", ("many", "2.5"))
+def test_layers_that_are_no_number(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with pytest.raises(SystemExit):
+        pybuild_main(["bundle", "--shallow", text])
+    assert f"{text!r} is neither auto nor a number of layers" in capsys.readouterr().err
