@@ -70,7 +70,7 @@ def ask(text: Text, attribute: Attribute, rng: Random, *, reserved: bool) -> Ask
         return _ask_unstated(attribute, rng, reserved)
     draw = rng.random()
     if draw < 0.3:
-        return _check(attribute, value, rng)
+        return _check(attribute, value, rng, reserved)
     if draw < 0.4 and attribute.stated:
         return Asked(_noul(rng.choice(attribute.stated), rng), "yes", attribute)
     if attribute.scale and draw < 0.75:
@@ -85,11 +85,12 @@ def _ask_unstated(attribute: Attribute, rng: Random, reserved: bool) -> Asked:
     return _offer(attribute, rng.sample(attribute.values, count), None, rng.choice(NOT_STATED), rng, reserved)
 
 
-def _check(attribute: Attribute, value: Value, rng: Random) -> Asked:
+def _check(attribute: Attribute, value: Value, rng: Random, reserved: bool) -> Asked:
     others = [other for other in attribute.values if other is not value]
     true = rng.random() < 0.5
     asked = value if true else rng.choice(others)
-    return Asked(_noul(rng.choice(asked.checks), rng), "yes" if true else "no", attribute)
+    checks = asked.checks if reserved else [*asked.checks, *asked.more_checks]
+    return Asked(_noul(rng.choice(checks), rng), "yes" if true else "no", attribute)
 
 
 def _noul(question: str, rng: Random) -> Noul:
@@ -147,7 +148,7 @@ def _wording(attribute: Attribute, rng: Random, reserved: bool) -> str:
     if not reserved and rng.random() < 0.25:
         title = attribute.title
         return rng.choice(_TITLES).format(title=title, Title=title[:1].upper() + title[1:])
-    question = rng.choice(portion(attribute.asks, reserved))
+    question = rng.choice(portion(attribute.asks, attribute.more_asks, reserved))
     if rng.random() >= 0.15:
         return question
     return f"{question}{'' if question[-1] in '?.!' else '.'} {rng.choice(_HINTS)}"

@@ -65,7 +65,7 @@ def compose(
     free = [attribute for attribute in kind.attributes if attribute not in told and attribute not in untold]
     more = min(max(0, rng.randint(FEWEST, MOST) - len(told)), len(free))
     values = {attribute.name: rng.choice(attribute.values) for attribute in [*told, *rng.sample(free, more)]}
-    said = [rng.choice(portion(value.says, reserved)) for value in values.values()]
+    said = [rng.choice(portion(value.says, value.more_says, reserved)) for value in values.values()]
     said += rng.sample(kind.distractors, rng.choice((0, 1, 1, 2)))
     rng.shuffle(said)
     opener = [rng.choice(kind.openers)] if rng.random() < 0.6 else []
@@ -76,10 +76,10 @@ def compose(
     return Text(_lay_out(opener, said, closer, rng), values)
 
 
-def portion(lines: Sequence[str], reserved: bool) -> Sequence[str]:
-    """The line that is kept from training (a hash picks it), or all the others."""
+def portion(lines: Sequence[str], more: Sequence[str], reserved: bool) -> Sequence[str]:
+    """The line that is kept from training (a hash picks it), or all the others, and those that are `more`."""
     kept = zlib.crc32(lines[0].encode()) % len(lines)
-    return [line for index, line in enumerate(lines) if (index == kept) == reserved]
+    return [lines[kept]] if reserved else [*lines[:kept], *lines[kept + 1 :], *more]
 
 
 def fill(sentence: str, kind: Kind, rng: Random) -> str:

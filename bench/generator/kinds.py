@@ -13,6 +13,7 @@ A file is lines of `key: text`, in order; blank lines and lines that start with 
     value: refund | money back :: the price is to be paid back      names, then what it means
     check: Is the money wanted back?  yes/no questions and statements: true of this value alone
     say: I want my money back.        sentences that say so
+    more ask: / more check: / more say:   the same, for training alone: none of them is ever kept from it
 
 `[a|b]` in a sentence is one of the two, `{name}` is filled from a slot (`SLOTS` holds those of all kinds).
 """
@@ -41,12 +42,17 @@ class GrammarError(TypedecideError):
 
 @dataclass
 class Value:
-    """One value of an attribute: its names (the first is the plain one), meaning, and sentences that say it."""
+    """One value of an attribute: its names (the first is the plain one), meaning, and sentences that say it.
+
+    `more_…` are for training alone, here and in `Attribute`.
+    """
 
     names: tuple[str, ...]
     meaning: str
     checks: list[str] = field(default_factory=list)
     says: list[str] = field(default_factory=list)
+    more_checks: list[str] = field(default_factory=list)
+    more_says: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -58,6 +64,7 @@ class Attribute:
     held_out: bool = False
     scale: bool = False
     asks: list[str] = field(default_factory=list)
+    more_asks: list[str] = field(default_factory=list)
     stated: list[str] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
 
@@ -123,17 +130,15 @@ def _add_to_attribute(attribute: Attribute, key: str, text: str) -> None:
         attribute.title = text
     elif key == "scale":
         attribute.scale = True
-    elif key == "ask":
-        attribute.asks.append(text)
+    elif key in ("ask", "more ask"):
+        getattr(attribute, f"{key.replace(' ', '_')}s").append(text)
     elif key == "stated":
         attribute.stated.append(text)
     elif key == "value":
         names, _, meaning = text.partition("::")
         attribute.values.append(Value(tuple(name.strip() for name in names.split("|")), meaning.strip()))
-    elif key == "check":
-        _last(attribute.values, "value").checks.append(text)
-    elif key == "say":
-        _last(attribute.values, "value").says.append(text)
+    elif key in ("check", "more check", "say", "more say"):
+        getattr(_last(attribute.values, "value"), f"{key.replace(' ', '_')}s").append(text)
     else:
         raise ValueError(f"there is no key {key}")
 
