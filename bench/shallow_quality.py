@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import common, depths, suites
+from bench import common, depths, gate, suites
 from typedecide import metrics, tables
 from typedecide.evaluation import Decision, Evaluation, Evaluator, Log, Settings
 from typedecide.inputs import whole
@@ -35,6 +35,8 @@ DEVICES = ("native",)
 SUITES = {"heldout": suites.heldout, "valid": suites.valid}
 LIMIT, QUICK_LIMIT = 20, 2
 """Texts of each task of a suite."""
+
+ERROR_TICKS = (0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 
 OWN = ("accuracy", "hidden_evidence_accuracy", "margin_over_hidden", "nll", "brier", "ece")
 """Figures that a depth has by itself; `typedecide.tables` makes them."""
@@ -231,7 +233,7 @@ def chosen(decision: Decision) -> int:
 
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
-    """Draw what the gate asks for, and accuracy with and without evidence, by depth and anchor."""
+    """Draw what the gate asks for, with its limits dotted, and accuracy with and without evidence, by depth."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -255,6 +257,9 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
             panel.errorbar(at, values, spread, fmt="o-", color=f"C{colour}", capsize=3, label=anchor)
         panel.set(xlabel=f"layers, of {result['layers']}", title=name.replace("_", " "))
     axes[0].set_yscale("symlog", linthresh=0.01)
+    axes[0].set_yticks(ERROR_TICKS, [f"{tick:.0%}" for tick in ERROR_TICKS])
+    for panel, limit in ((axes[0], gate.MOST_EFFECT_ERROR), (axes[1], gate.LEAST_AGREEMENT)):
+        panel.axhline(limit, linestyle=":", color="grey")
     if anchors:
         axes[0].legend(frameon=False, title="anchor")
     figure.suptitle(
