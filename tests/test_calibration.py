@@ -291,16 +291,14 @@ PAGE = """async (engine, { url, calibration, state, questions }) => {
       engine.close();
     }
   };
-  const address = URL.createObjectURL(new Blob([JSON.stringify(calibration)]));
-  const bad = URL.createObjectURL(new Blob(["{"]));
   const failure = (given) => outcome(given).then(() => null, ({ code, message }) => ({ code, message }));
   return {
     own: await outcome(undefined),
     none: await outcome(false),
-    address: await outcome(address),
+    address: await outcome(new URL("given.json", url)),
     content: await outcome(calibration),
     wrong: await failure({ ...calibration, format: "int8" }),
-    broken: await failure(bad),
+    broken: await failure("broken.json"),
     absent: await failure("nowhere.json"),
   };
 }"""
@@ -314,6 +312,9 @@ def test_in_the_page(dist_calibrated: Path, file: Path, plain: NativeEngine) -> 
         with pytest.raises(UnsupportedError, match="is for the pointer readout"):
             ask(engine, "labels")
         given = document(dist_calibrated, kinds={"noul": {"temperature": 3.0}})
+        served = {"given.json": json.dumps(given), "broken.json": "{"}
+        for name, text in served.items():
+            (dist_calibrated / name).write_text(text, "utf-8")
         wires = [["angry", {"type": "noul", "criteria": "Is the customer angry?"}]]
         argument = {
             "url": f"{engine._base}index.js",
@@ -321,7 +322,11 @@ def test_in_the_page(dist_calibrated: Path, file: Path, plain: NativeEngine) -> 
             "state": STATE,
             "questions": wires,
         }
-        done = engine.evaluate(PAGE, argument)
+        try:
+            done = engine.evaluate(PAGE, argument)
+        finally:
+            for name in served:
+                (dist_calibrated / name).unlink()
     temperatures = {
         name: one["answers"]["angry"].get("calibration") for name, one in done.items() if "answers" in one
     }
