@@ -96,10 +96,7 @@ export class Channel {
   }
 
   #start() {
-    const worker = new Worker(new URL("./worker.js", import.meta.url), {
-      type: "module",
-      name: "typedecide",
-    });
+    const worker = this.#make();
     worker.addEventListener("message", ({ data }) => {
       if (worker !== this.#worker) return;
       if ("alive" in data) this.#watch(worker, data.alive);
