@@ -140,6 +140,8 @@ def test_errors_survive_json(known: type[errors.TypedecideError]) -> None:
     data: dict[str, Any] = {"value": 3}
     if known is errors.TooLongError:
         data |= {"tokens": 9, "limit": 8}
+    if known is errors.QuotaError:
+        data |= {"needed": 9, "available": None}
     if known is errors.PrefixMismatchError:
         data |= {"position": 2, "prefix_token": 5, "full_token": None}
     if known is errors.InvalidQuestionError:

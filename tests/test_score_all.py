@@ -93,7 +93,7 @@ def test_reversing_two_options_changes_no_debiased_answer(native_engine: NativeE
 
 def check_streaming(engine: DecisionEngine) -> None:
     seen: list[tuple[int, Debiased]] = []
-    done = engine.score_all(QUESTIONS, run_tokens=100, on_answer=lambda i, a: seen.append((i, a)))
+    done = engine.score_all(QUESTIONS, run_tokens=60, on_answer=lambda i, a: seen.append((i, a)))
     assert [index for index, _ in seen] == list(range(len(QUESTIONS)))
     assert tuple(answer for _, answer in seen) == done.answers
     assert done.runs > 3

@@ -118,7 +118,7 @@ def test_blank_evidence_is_scored_once(dist_fp32_4l: Path) -> None:
 
 
 def test_unknown_readout_is_named(engine: NativeEngine) -> None:
-    with pytest.raises(UnsupportedError, match=r"'vibes'; it has labels, text$"):
+    with pytest.raises(UnsupportedError, match=r"'vibes'; it has labels, text, pointer$"):
         engine.score_all(QUESTIONS, readout="vibes")
 
 
