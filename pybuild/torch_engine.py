@@ -68,7 +68,9 @@ class TorchModel:
             prompts, [[start + row for row in run.rows[0]] for start, run in zip(starts, runs, strict=False)]
         )
         masks = [tree_mask(0, run.parents, run.joins) for run in runs]
-        upper = [hide(mask, *prompt.hidden) for mask, prompt in zip(masks, prompts, strict=True)]
+        upper = []
+        if self._shallow is not None:
+            upper = [hide(mask, *prompt.hidden) for mask, prompt in zip(masks, prompts, strict=True)]
         reads = wanted.reads
         states = self._decoder(
             self._long([token for run in runs for token in run.ids]),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pybuild.tune import loop
 from pybuild.tune.kept import Cut, Kept
+from pybuild.tune.task import divergence
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def _row(cut: Cut, task: str, shown: Sequence[Kept], hidden: Sequence[Kept]) -> 
     whole = [[one for kept in samples for one in kept.teacher] for samples in (shown, hidden)]
     gold = [target for kept in shown for target in kept.encoded.sample.targets]
     n = len(gold)
-    kl = sum(float((t.exp() * (t - s)).sum()) for t, s in zip(whole[0], found[0], strict=True))
+    kl = sum(float(divergence(t, s)) for t, s in zip(whole[0], found[0], strict=True))
     effects = list(zip(_effects(*found), _effects(*whole), strict=True))
     error = sum(float((mine - theirs).square().sum()) for mine, theirs in effects)
     size = sum(float(theirs.square().sum()) for _, theirs in effects)

@@ -183,9 +183,9 @@ class TorchDecoder(nn.Module):
             shallow, upper: of a shallow model, as `visible` for the layers from number `shallow` on.
         """
         layers = len(self.layers)
-        cut = layers if shallow is None else shallow
-        x = self.through(self.embed(ids), positions, visible, range(cut))
-        x = self.through(x, positions, upper, range(cut, layers))
+        x = self.through(self.embed(ids), positions, visible, range(layers if shallow is None else shallow))
+        if shallow is not None:
+            x = self.through(x, positions, upper, range(shallow, layers))
         return self.read(x, rows)
 
     def embed(self, ids: Tensor) -> Tensor:

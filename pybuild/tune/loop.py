@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -302,6 +302,16 @@ class Sized(Protocol):
 
 
 One = TypeVar("One", bound=Sized)
+
+
+def add_up(samples: Sequence[One], decisions: int, loss: Callable[[Sequence[One]], Tensor]) -> Gradients:
+    """Add the gradients of `loss`, which sums over the decisions of some samples, of all samples; per decision."""
+    total = 0.0
+    for batch in passes(samples):
+        part = loss(batch) / decisions
+        part.backward()
+        total += float(part.detach())
+    return Gradients(total, decisions, sum(one.tokens for one in samples))
 
 
 def passes(samples: Iterable[One]) -> Iterator[list[One]]:

@@ -148,7 +148,7 @@ class Text:
 
     prompt: TextPrompt
     tokenizer: Tokenizer
-    table: Tensor
+    next_tokens: Callable[[Tensor], Tensor]
 
     def ask(self, state: str, prefix: Sequence[int], question: Question, rng: random.Random) -> Asked:
         """A suffix for each option."""
@@ -157,7 +157,7 @@ class Text:
         counts = [len(branch.targets) for branch in branches]
 
         def logits(states: Tensor) -> Tensor:
-            words = (states.to(self.table.dtype) @ self.table.T).float().log_softmax(-1)
+            words = self.next_tokens(states)
             found = words.gather(1, targets.to(words.device)[:, None])[:, 0]
             return torch.stack([one.sum() for one in found.split(counts)])
 

@@ -21,9 +21,9 @@ from pybuild.graph import POINTER
 from pybuild.sources import Source, load_source
 from pybuild.tune import agreement
 from pybuild.tune.kept import Cut, Keeper, Kept
-from pybuild.tune.loop import Gradients, Limits, Loop, Validation, passes
+from pybuild.tune.loop import Gradients, Limits, Loop, Validation, add_up
 from pybuild.tune.samples import Labelled, Mix, draw
-from pybuild.tune.task import Shape, Tuned, loss_of
+from pybuild.tune.task import Shape, Tuned, divergence, loss_of
 from pybuild.tune.validate import sample_of
 from typedecide.errors import UnsupportedError
 from typedecide.shallow import DEFAULT_ANCHOR, Shallow
@@ -163,18 +163,13 @@ class Distillation(Loop):
         order = random.Random(f"epoch {self.recipe.seed} {epoch}").sample(range(len(train)), len(train))
         chosen = [train[index] for index in order[step * texts : (step + 1) * texts]]
         questions = sum(len(one.teacher) for one in chosen)
-        loss = 0.0
-        for batch in passes(chosen):
-            part = self._loss(batch) / questions
-            part.backward()
-            loss += float(part.detach())
-        return Gradients(loss, questions, sum(one.tokens for one in chosen))
+        return add_up(chosen, questions, self._loss)
 
     def _loss(self, batch: Sequence[Kept]) -> Tensor:
         losses = []
         for one, logits in zip(batch, self.material.cut.answer(batch), strict=True):
             answers = zip(one.teacher, logits, strict=True)
-            losses += [(t.exp() * (t - found.log_softmax(-1))).sum() for t, found in answers]
+            losses += [divergence(t, found.log_softmax(-1)) for t, found in answers]
             if self.recipe.labels:
                 losses.append(self.recipe.labels * loss_of(logits, one.encoded.sample))
         return torch.stack(losses).sum()

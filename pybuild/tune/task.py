@@ -149,7 +149,7 @@ class Tuned(nn.Module):
         with torch.no_grad(), self.decoder.unadapted():
             base = self.decoder.next_tokens(self.states(batch)[rows])
         tuned = self.decoder.next_tokens(states[rows])
-        return weights @ (base.exp() * (base - tuned)).sum(-1)
+        return weights @ divergence(base, tuned)
 
     def states(self, batch: Sequence[Encoded]) -> Tensor:
         """The final states of all that is read, one sample after another, float32 [reads, hidden]."""
@@ -171,6 +171,11 @@ class Tuned(nn.Module):
             [torch.from_numpy(one.packed.visible).to(device) for one in batch],
             torch.tensor(rows, device=device),
         )
+
+
+def divergence(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) over the last axis, in nats, of log-probabilities."""
+    return (p.exp() * (p - q)).sum(-1)
 
 
 def loss_of(logits: Sequence[Tensor], sample: Sample) -> Tensor:
@@ -224,7 +229,8 @@ def _pooled(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> re
 
 
 def _text(task: Tuned, manifest: Mapping[str, Any], template: _Template) -> readouts.Readout:
-    return readouts.Text(TextPrompt.from_manifest(task.prompt, manifest), task.tokenizer, task.decoder.head)
+    prompt = TextPrompt.from_manifest(task.prompt, manifest)
+    return readouts.Text(prompt, task.tokenizer, task.decoder.next_tokens)
 
 
 _READOUTS: Mapping[tuple[str, str], _Make] = {

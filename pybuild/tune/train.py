@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pybuild.sources import load_source
 from pybuild.tune import validate
-from pybuild.tune.loop import Gradients, Limits, Loop, Validation, passes
+from pybuild.tune.loop import Gradients, Limits, Loop, Validation, add_up
 from pybuild.tune.samples import Labelled, Mix, draw
 from pybuild.tune.task import Encoded, Shape, Tuned, loss_of
 
@@ -73,12 +73,7 @@ class Training(Loop):
         rng = random.Random(f"order {self.recipe.seed} {self.step}")
         encoded = [self.model.encode(s, rng) for s in islice(self.samples, self.recipe.texts)]
         questions = sum(len(one.asked) for one in encoded)
-        loss = 0.0
-        for batch in passes(encoded):
-            part = self._loss(batch) / questions
-            part.backward()
-            loss += float(part.detach())
-        return Gradients(loss, questions, sum(one.tokens for one in encoded))
+        return add_up(encoded, questions, self._loss)
 
     def _loss(self, batch: Sequence[Encoded]) -> Tensor:
         states = self.model.states(batch)
