@@ -184,3 +184,23 @@ def publish(args: argparse.Namespace, result: Mapping[str, Any], summary: str) -
         path.write_text(text + "\n", encoding="utf-8")
         print(f"wrote {path}")
     return path
+
+
+def plotting(name: str) -> Any:
+    """`matplotlib.pyplot`, set to write SVG files without a screen; `name` is the benchmark's."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    # Fixed ids, and no date in `save_plot`: the same figures give the same file.
+    matplotlib.rcParams["svg.hashsalt"] = name
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save_plot(figure: Any, path: Path) -> None:
+    """Write a figure of `plotting`, and free it."""
+    from matplotlib import pyplot
+
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)

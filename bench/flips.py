@@ -187,12 +187,7 @@ def row(way: Way, options: int | None, pairs: Sequence[Pair]) -> dict[str, Any]:
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw the flip rate of each way by the number of options."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     found = ways(result["readout"])
@@ -213,8 +208,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         fontsize=10,
     )
     figure.legend(loc="outside lower center", ncols=len(found), frameon=False)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def _option_counts(result: Mapping[str, Any]) -> list[int]:

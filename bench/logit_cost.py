@@ -114,12 +114,7 @@ def fit(tokens: Sequence[int], ms: Sequence[float]) -> dict[str, float]:
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw every timed run, the medians and the fitted line."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     points, line = result["points"], result["fit"]
     tokens = [point["suffix_tokens"] for point in points]
@@ -140,8 +135,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         fontsize=10,
     )
     axes.legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def _formula(line: Mapping[str, float]) -> str:

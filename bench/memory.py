@@ -215,12 +215,7 @@ def grown(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw each figure over the decisions."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     rows = result["rows"]
     names = [name for name in WORDS if any(row[name] for row in rows)]
@@ -240,8 +235,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         f" {result['texts_kept']}",
         fontsize=10,
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def summarise(result: Mapping[str, Any]) -> str:

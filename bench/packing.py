@@ -313,12 +313,7 @@ def _median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw, for each number of orders, the time of the three ways by the number of questions."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     levels = list(dict.fromkeys(row["orders"] for row in result["rows"]))
     figure, panels = pyplot.subplots(
@@ -347,8 +342,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         f" {result['processor']}, {result['threads']} threads",
         fontsize=9,
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def _orders_text(orders: Orders) -> str:

@@ -234,12 +234,7 @@ def chosen(decision: Decision) -> int:
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw what the gate asks for, with its limits dotted, and accuracy with and without evidence, by depth."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     whole_row = next(one for one in result["rows"] if one["anchor"] is None)
     anchors = list(dict.fromkeys(one["anchor"] for one in result["rows"] if one["anchor"] is not None))
@@ -267,8 +262,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         f" {result['suite']}, {result['readout']}, {result['format']}",
         fontsize=10,
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def summarise(result: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from typedecide.native import NativeEngine, TextTokenizer
 from typedecide.orderings import rotate
 from typedecide.prompt import Prompt, PromptSpec
 from typedecide.questions import Question
-from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR
+from typedecide.shallow import ANCHORS, DEFAULT_ANCHOR, anchor_tokens
 from typedecide.terminal import track
 
 NAME = "speed"
@@ -271,7 +271,7 @@ def _row(cell: Cell, whole: Cell, model: CostModel, anchor: str, head: int, ques
 
 def _predict(cell: Cell, model: CostModel, anchor: str, head: int, questions: int) -> dict[str, float]:
     """Operations up to the first answer and to all of them, and bytes of the cache, by the count."""
-    seen = {"none": 0, "bos": 1, "instruction": head}[anchor]
+    seen = anchor_tokens(anchor, range(head))
     prefill = model.prefill(cell.prefix, cell.k, head)
     # The suffixes as one of their mean length each: what they share is computed once.
     lengths = [cell.all_tokens / questions] * questions
@@ -285,12 +285,7 @@ def _predict(cell: Cell, model: CostModel, anchor: str, head: int, questions: in
 
 def plot(result: Mapping[str, Any], path: Path) -> None:
     """Draw each ratio by the length of the text: measured as points, foretold as dashes."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    # Fixed ids and no date: the same figures give the same file.
-    matplotlib.rcParams["svg.hashsalt"] = NAME
-    from matplotlib import pyplot
+    pyplot = common.plotting(NAME)
 
     ks = sorted({row["k"] for row in result["rows"]})
     prefixes = sorted({row["prefix_tokens"] for row in result["rows"]})
@@ -314,8 +309,7 @@ def plot(result: Mapping[str, Any], path: Path) -> None:
         f" {result['threads']} threads, medians of {result['rounds']} rounds",
         fontsize=9,
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    common.save_plot(figure, path)
 
 
 def summarise(result: Mapping[str, Any]) -> str:
