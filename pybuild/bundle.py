@@ -185,7 +185,7 @@ def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str
         json.dumps(
             [
                 *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
-                *(model.source.licence, calibration, POLICY),
+                *(model.source.licence, model.source.released, calibration, POLICY),
             ]
         ).encode()
     )
@@ -251,6 +251,7 @@ def _model_facts(model: ModelBuild) -> dict[str, Any]:
         "name": model.source.name,
         "licence": model.source.licence,
         "origin": model.source.origin,
+        **({"released": model.source.released} if model.source.released else {}),
         "family": decoder.family,
         "parameters": decoder.parameters,
         "hidden": decoder.hidden,

