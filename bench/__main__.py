@@ -18,6 +18,7 @@ from bench import (
     main_thread,
     memory,
     packing,
+    report,
     shallow_quality,
     shared_check,
     speed,
@@ -47,7 +48,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
 
 _EPILOG = """Each run prints its figures and writes bench/results/NAME-DEVICE-FORMAT.json, with processor, versions,
 date and its own command; most draw a plot beside it. The bundle is built when it is missing. Without a benchmark's name
-all of them run, one after another.
+all of them run, one after another, and `python -m bench.report` brings report and README up to date.
 
 examples:
   python -m bench shared_check --device wasm --format fp32 --json -
@@ -109,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_suite() -> int:
-    """Run every benchmark of the suite, also after one has failed; gives the worst exit status."""
+    """Run every benchmark of the suite, also after one has failed, then the report; gives the worst exit status."""
     worst = 0
     for number, arguments in enumerate(SUITE, 1):
         print(f"[{number}/{len(SUITE)}] python -m bench {shlex.join(arguments)}", file=sys.stderr, flush=True)
@@ -122,6 +123,7 @@ def run_suite() -> int:
             file=sys.stderr,
             flush=True,
         )
+    report.write(report.read_results())
     return worst
 
 

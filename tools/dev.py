@@ -159,6 +159,7 @@ def evaluate(arguments: Sequence[str]) -> None:
     }
     given = [part for pair in out.items() for part in pair]
     run_python("-m", "typedecide", "evaluate", "--suite", "heldout", *models, *given, *arguments)
+    run_python("-m", "bench.report")
 
 
 def test(arguments: Sequence[str]) -> None:
