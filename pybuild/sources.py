@@ -340,8 +340,17 @@ def complete_config(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> complete_config({**sizes, "rope_parameters": {"rope_theta": 5e4, "rope_type": "default"}})["rope_theta"]
     50000.0
     """
-    config = dict(config)
-    rope = dict(config.pop("rope_parameters", None) or config.get("rope_scaling") or {})
+    config = {**_DEFAULTS.get(str(config.get("model_type")), {}), **config}
+    stated = config.pop("rope_parameters", None) or {}
+    if "full_attention" in stated:  # one for each type of layer
+        local = stated.get("sliding_attention") or {}
+        if local.get("rope_type", "default") != "default":
+            raise SourceError(
+                f"Rotary scaling of layers with a window cannot be built: {local}.", scaling=local
+            )
+        config["rope_local_base_freq"] = float(local.get("rope_theta", 10000.0))
+        stated = stated["full_attention"]
+    rope = dict(stated or config.get("rope_scaling") or {})
     theta = rope.pop("rope_theta", config.get("rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
     missing = [key for key in _SIZES if not isinstance(config.get(key), int)]
@@ -357,12 +366,34 @@ def complete_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "rms_norm_eps": 1e-6,
         "hidden_act": "silu",
         **config,
+        **({"hidden_act": config["hidden_activation"]} if config.get("hidden_activation") else {}),
     }
     filled["rope_theta"] = float(theta)
     filled["rope_scaling"] = None if kind == "default" else rope
     filled["num_key_value_heads"] = config.get("num_key_value_heads") or heads
     filled["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads
+    if "sliding_window_pattern" in config and not config.get("layer_types"):
+        pattern = int(config["sliding_window_pattern"])
+        filled["layer_types"] = [
+            "full_attention" if (i + 1) % pattern == 0 else "sliding_attention"
+            for i in range(config["num_hidden_layers"])
+        ]
     return filled
+
+
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "tie_word_embeddings": True,
+        "hidden_act": "gelu_pytorch_tanh",
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "head_dim": 256,
+    }
+}
+"""What config.json of a family may leave out, where transformers' own value is not the one filled in for all."""
 
 
 # ---- the hub
