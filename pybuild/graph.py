@@ -121,9 +121,9 @@ class Decoder:
     window: int | None = None
     local_rope: Rope | None = None
     local_layers: frozenset[int] = frozenset()
-    """The last eight are Gemma's: the feed-forward's gate is a GELU (tanh), not a SiLU; each layer's outputs are normed as
-    well, before they are added; norms multiply by 1 + weight; embeddings are scaled; queries are divided by the root of
-    `query_scalar`, not of `head_dim`; and the `local_layers` see the last `window` positions only, and rotate by
+    """The last eight are Gemma's: the feed-forward's gate is a GELU (tanh), not a SiLU; each layer's outputs are normed
+    as well, before they are added; norms multiply by 1 + weight; embeddings are scaled; queries are divided by the root
+    of `query_scalar`, not of `head_dim`; the `local_layers` see the last `window` positions only, and rotate by
     `local_rope`."""
 
     @classmethod
