@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,19 @@ from typing import Any
 from pybuild import tokenizer as tokenizers
 from pybuild.adapter import FACTS, MergedWeights, read_adapter
 from pybuild.gguf_model import GgufModel
-from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights
+from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights, missing_tensor
 from typedecide.errors import IntegrityError
 
-__all__ = ["DEFAULT_MODEL", "STOCK_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "STOCK_MODEL",
+    "Source",
+    "SourceError",
+    "Weights",
+    "cut",
+    "load_export",
+    "load_source",
+]
 
 STOCK_MODEL = "smollm2-135m-instruct"
 """A model as it was published; it needs nothing but a package registry."""
@@ -100,6 +109,40 @@ def load_source(name_or_path: str) -> Source:
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path):
         return _load_hub(name_or_path)
     raise SourceError(f"{name_or_path!r} names no model. It can be {_KINDS}.", model=name_or_path)
+
+
+class _InGraph:
+    """The weights of an export, which stay where they are."""
+
+    def names(self) -> Sequence[str]:
+        """None that can be had by name."""
+        return ()
+
+    def get(self, name: str) -> Any:
+        """SourceError."""
+        raise missing_tensor(name, ())
+
+
+def load_export(folder: Path) -> Source:
+    """A community export in ONNX: config.json and tokenizer.json of a model whose weights are in its graphs.
+
+    Raises:
+        SourceError: the folder has no such files, or its tokenizer or its sizes cannot be used.
+    """
+    name = folder.resolve().name
+    if not folder.is_dir():
+        raise SourceError(f"There is no folder {str(folder)!r}.", folder=str(folder))
+    built = _tokenizer_of(folder)
+    return Source(
+        name=name,
+        config=complete_config(_read_json(folder / "config.json")),
+        weights=_InGraph(),
+        tokenizer=built.json,
+        licence=_model_card_licence(folder / "README.md"),
+        origin=f"export {name}",
+        bos_ids=built.bos_ids,
+        control_ids=built.control_ids,
+    )
 
 
 def cut(source: Source, layers: int) -> Source:
@@ -276,10 +319,7 @@ def _load_gguf(path: Path, *, name: str) -> Source:
 
 def _load_folder(folder: Path, *, name: str) -> Source:
     files = _weight_files(folder)
-    built = tokenizers.from_huggingface(
-        _read_json(folder / "tokenizer.json"),
-        _read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {},
-    )
+    built = _tokenizer_of(folder)
     weights = SafetensorsWeights(files)
     hashes = ", ".join(f"{file.name} sha256 {_sha256(file)}" for file in files)
     return Source(
@@ -291,6 +331,13 @@ def _load_folder(folder: Path, *, name: str) -> Source:
         origin=f"folder {name}, {hashes}",
         bos_ids=built.bos_ids,
         control_ids=built.control_ids,
+    )
+
+
+def _tokenizer_of(folder: Path) -> tokenizers.Built:
+    config = folder / "tokenizer_config.json"
+    return tokenizers.from_huggingface(
+        _read_json(folder / "tokenizer.json"), _read_json(config) if config.is_file() else {}
     )
 
 
