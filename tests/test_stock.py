@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,11 +16,11 @@ import onnx
 import pytest
 
 from bench.common import BUNDLES
-from pybuild import verify
+from pybuild import npm, verify
 from pybuild.bundle import build
 from pybuild.graph import UnsupportedModelError
 from pybuild.sources import SourceError
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, ROOT
 from typedecide.bundle import Bundle
 from typedecide.errors import UnsupportedError
 from typedecide.model import Shape, Suffix
@@ -85,15 +86,21 @@ def test_prefix_reuse_is_exact(monkeypatch: pytest.MonkeyPatch, name: str, limit
             model.score_full(Suffix([*prefix, *ids[50:]], [5, 9, 300])),
             model.score_full(Suffix([*prefix, *ids[60:70]], reads=[53, 59], targets=[8, 7])),
         ]
+        short, _ = model.score(model.prefill(prefix[:-1]), suffixes)
         assert cache.bytes == 50 * model.shape.token_bytes
     gaps = [float(np.abs(a - b).max()) for a, b in zip(found, full, strict=True)]
-        short, _ = model.score(model.prefill(prefix[:-1]), suffixes)
     print(f"{name}: {gaps}")
     assert max(gaps) <= limit
     # A prefix without its last token shows.
     assert min(float(np.abs(a - b).max()) for a, b in zip(short, full, strict=True)) > 2 * limit
     # One by one, whatever the budget: the graph's mask knows no branches.
     assert (totals.runs, totals.saved, totals.tokens) == (2, 0, 50)
+
+
+def test_javascript_reads_the_same_of_logits() -> None:
+    command = [str(npm.node()), "--test", "tests/js/stock.test.js"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 # -- the build ------------------------------------------------------------------------------------------------------
