@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 from pybuild.artifacts import Build
 from pybuild.golden import TOLERANCE
@@ -36,6 +37,15 @@ HALF_TOLERANCE = 0.05
 
 COARSE_TOLERANCE = 0.5
 """As TOLERANCE, for graphs that let a device round what they compute with to 8 bits, or not."""
+
+RUNTIME_ERRORS = (
+    runtime.Fail,
+    runtime.InvalidGraph,
+    runtime.InvalidProtobuf,
+    runtime.NotImplemented,
+    runtime.RuntimeException,
+)
+"""What ONNX Runtime says of a graph that it cannot load."""
 
 _PLAIN = {"input_ids", "attention_mask", "position_ids"}
 _FLOAT, _HALF = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
@@ -190,7 +200,14 @@ class StockBuild(Build):
         export = self.export(name)
         graph = shutil.copyfile(export.path, folder / export.path.name)
         data = {path.name: path.read_bytes() for path in export.data}
-        with StockModel(graph.read_bytes(), data, self.shape, self.source.config["vocab_size"]) as model:
+        try:
+            session = StockModel(graph.read_bytes(), data, self.shape, self.source.config["vocab_size"])
+        except RUNTIME_ERRORS as error:
+            first = str(error).splitlines()[0][:300]
+            raise SourceError(
+                f"ONNX Runtime cannot load {export.path.name}: {first}", file=export.path.name, reason=first
+            ) from error
+        with session as model:
             measured = self._measured(name, model)
         sizes = {file: len(content) for file, content in data.items()}
         del data

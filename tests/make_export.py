@@ -66,7 +66,7 @@ def main(folder: Path | None = None, out: Path | None = None) -> None:
         for name in ("config.json", "tokenizer.json"):
             shutil.copyfile(source / name, target / name)
         graphs = target / "onnx"
-        export(source, graphs / "model.onnx", "fp32", "cpu", True, SEPARATE_ROPE)
+        export(source, graphs / "model.onnx", "fp32", "cpu", True, SEPARATE_ROPE, "fuse_qkv=false")
         # Norms of Q and K within attention are too new for most exports that there are.
         export(source, graphs / "model_fp16.onnx", "fp16", "cuda", False, "fuse_qk_norm_gqa=false")
         if folder is not None:

@@ -155,6 +155,17 @@ def test_other_graphs_are_refused(
     assert caught.value.data["value"] == value
 
 
+def test_a_graph_that_the_runtime_refuses_is_named(tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    shutil.copytree(EXPORT, export)
+    path = export / "onnx" / "model.onnx"
+    model = onnx.load(path, load_external_data=False)
+    next(node for node in model.graph.node if node.op_type == "RotaryEmbedding").input[0] = ""
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SourceError, match=r"ONNX Runtime cannot load model\.onnx: .*RotaryEmbedding"):
+        build(tmp_path / "out", from_onnx=export, quiet=True)
+
+
 def test_missing_weights_and_graphs_are_named(tmp_path: Path) -> None:
     export = tmp_path / "export"
     shutil.copytree(EXPORT, export)
