@@ -100,7 +100,7 @@ def build(
             model = _from_weights(source, formats, layers, context, force, shallow, anchor, steps)
         else:
             model = _from_export(from_onnx, formats, layers, context, force, shallow, anchor, steps)
-        wanted = formats or ([*model.paths] if isinstance(model, StockBuild) else (DEFAULT_FORMAT,))
+        wanted = model.formats if isinstance(model, StockBuild) else formats or (DEFAULT_FORMAT,)
         built = {name: model.format(name) for name in dict.fromkeys(wanted)}
         taken = _calibration(calibration, model, list(built))
         inputs = _inputs(model, built, taken)
@@ -108,12 +108,6 @@ def build(
             return out
         _assemble(out, model, built, taken, inputs, steps)
     return out
-
-
-def _known(formats: Sequence[str] | None, known: Sequence[str]) -> None:
-    for name in formats or ():
-        if name not in known:
-            raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(known)}", format=name)
 
 
 def _from_export(
@@ -132,9 +126,7 @@ def _from_export(
             raise UnsupportedError(
                 f"{option} is not for exports: their graphs are taken as they are", option=option, value=value
             )
-    model = StockBuild(folder, context, steps, force)
-    _known(formats, [*model.paths])
-    return model
+    return StockBuild(folder, formats, context, steps, force)
 
 
 def _from_weights(
@@ -148,7 +140,9 @@ def _from_weights(
     steps: Steps,
 ) -> ModelBuild:
     """A model whose graphs are made here."""
-    _known(formats, [*FORMATS])
+    for name in formats or ():
+        if name not in FORMATS:
+            raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
     loaded = load_source(source)
     if anchor is not None and not isinstance(shallow, int) and loaded.shallow is None:
         raise UnsupportedError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from pybuild.golden import TOLERANCE
 from pybuild.graph import UnsupportedModelError
 from pybuild.progress import Steps
 from pybuild.sources import SourceError, load_export
+from typedecide.errors import UnsupportedError
 from typedecide.model import Shape
 from typedecide.stock import StockModel
 
@@ -141,13 +142,21 @@ class StockBuild(Build):
 
     Args:
         folder: the export.
+        formats: those to build, None for all that it has.
         context: the number of positions, None for the model's own.
         force: build what is there already.
     """
 
     stock = True
 
-    def __init__(self, folder: Path, context: int | None, steps: Steps, force: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        formats: Sequence[str] | None,
+        context: int | None,
+        steps: Steps,
+        force: bool = False,
+    ) -> None:
         source = load_export(folder)
         config = source.config
         positions = int(config["max_position_embeddings"])
@@ -160,12 +169,21 @@ class StockBuild(Build):
         super().__init__(source, shape, steps, force)
         found = {}
         for path in sorted((folder / GRAPHS).glob("model*.onnx")):
-            if name := re.fullmatch(r"model(?:_(\w+))?", path.stem):
-                found[name[1] or "fp32"] = path
+            if stem := re.fullmatch(r"model(?:_(\w+))?", path.stem):
+                found[stem[1] or "fp32"] = path
         if not found:
             raise SourceError(f"{folder.name} has no {GRAPHS}/model*.onnx.", folder=folder.name)
+        for name in formats or ():
+            if name not in found:
+                raise UnsupportedError(
+                    f"{folder.name} has no format {name!r}; it has {', '.join(found)}", format=name
+                )
         first = [name for name in FIRST if name in found]
-        self.paths: Mapping[str, Path] = {name: found[name] for name in dict.fromkeys([*first, *found])}
+        self.formats = tuple(formats or dict.fromkeys([*first, *found]))
+        # The others are not even looked at.
+        self.paths: Mapping[str, Path] = {
+            name: found[name] for name in dict.fromkeys([*first[:1], *self.formats])
+        }
         self._exports: dict[str, Export] = {}
 
     @property
@@ -182,7 +200,7 @@ class StockBuild(Build):
 
     @property
     def own_inputs(self) -> dict[str, Any]:
-        """All graphs and their data."""
+        """The graphs and their data."""
         return {"exports": {name: self.export(name).sha256 for name in self.paths}}
 
     @property

@@ -120,6 +120,17 @@ def test_manifest_says_what_it_is(dist_export: Path) -> None:
     assert [(check.name, check.failures[:3]) for check in checks if check.failures] == []
 
 
+def test_formats_that_are_not_wanted_are_not_looked_at(tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    shutil.copytree(EXPORT, export)
+    (export / "onnx" / "model_bad.onnx").write_bytes(b"no graph")
+    out = build(tmp_path / "out", formats=("fp16",), from_onnx=export, quiet=True)
+    bundle = Bundle.open(out)
+    assert [*bundle.formats] == ["fp16"]
+    # Against float32, which is there.
+    assert 0 < bundle.format().drift["max"] < HALF
+
+
 def renamed(model: onnx.ModelProto) -> None:
     model.graph.input[0].name = "inputs_embeds"
 

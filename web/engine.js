@@ -30,7 +30,7 @@ const LOSS_MS = 500;
  */
 
 /**
- * How caches are kept: sizes, the first word of the graph's names for what it takes of them, and the type of their values.
+ * How caches are kept: sizes, the first word of the graph's names for what it takes, and the type of their values.
  * @typedef {Shape & {past: string, type: "float32" | "float16"}} Kept
  */
 
@@ -140,7 +140,6 @@ export class Engine {
     this.outputs = session.outputNames.filter((name) => !name.startsWith("present."));
     /** Whether the graph is a community's export. */
     this.stock = isStock(session);
-    this.vocabulary = vocabulary;
     this.chunk = this.stock ? chunkTokens(vocabulary, CHUNK, LANES) : CHUNK;
     /** @type {Kept} */
     this.kept = {
@@ -356,7 +355,7 @@ export class Engine {
       cache.parts.forEach((part, i) => {
         if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
       });
-      return this.stock && read.logits ? stockReads(read.logits, this.vocabulary, reads) : read;
+      return this.stock && read.logits ? stockReads(read.logits, results.logits.dims[2], reads) : read;
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
       if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
