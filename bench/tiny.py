@@ -18,16 +18,17 @@ from pybuild.bundle import build
 from pybuild.graph import POINTER
 
 
-def build_tiny(suffix: str = "", **options: Any) -> Path:
-    """The llama fixture with a random pointer, as a bundle under build/bench; `suffix` is of its folder's name and
+def build_tiny(suffix: str = "", *, fixture: str = "llama", **options: Any) -> Path:
+    """A fixture of the tests with a random pointer, as a bundle under build/bench; `suffix` is of its folder's name and
     `options` are those of `build`."""
-    folder = BUNDLES / "tiny-pointer-model"
-    shutil.copytree(ROOT / "tests" / "fixtures" / "llama", folder, dirs_exist_ok=True)
+    stem = "tiny-pointer" if fixture == "llama" else f"tiny-pointer-{fixture}"
+    folder = BUNDLES / f"{stem}-model"
+    shutil.copytree(ROOT / "tests" / "fixtures" / fixture, folder, dirs_exist_ok=True)
     config = json.loads((folder / "config.json").read_text("utf-8"))
     config["max_position_embeddings"] = 4096
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     tensors = load_file(folder / "model.safetensors")
     pointer = np.random.default_rng(4).normal(0, 0.1, (17, config["hidden_size"]))
     save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
-    out = BUNDLES / f"tiny-pointer{suffix}"
-    return build(out, source=str(folder), formats=("fp32",), quiet=True, **options)
+    out = BUNDLES / f"{stem}{suffix}"
+    return build(out, source=str(folder), quiet=True, **{"formats": ("fp32",), **options})

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,10 +71,19 @@ PROMPT = {
 
 _CODE = (
     *("adapter.py", "artifacts.py", "drift.py", "drift_prompts.json", "gguf_model.py", "golden.py"),
-    *("graph.py", "labels.py", "layout.py", "quantize.py", "sources.py", "tokenizer.py", "weights.py"),
+    *(
+        "graph.py",
+        "labels.py",
+        "layout.py",
+        "quantize.py",
+        "sources.py",
+        "stock.py",
+        "tokenizer.py",
+        "weights.py",
+    ),
     *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
     *("../typedecide/pointer.py", "../typedecide/questions.py", "../typedecide/readout.py"),
-    *("../typedecide/readouts.py", "../typedecide/shallow.py"),
+    *("../typedecide/readouts.py", "../typedecide/shallow.py", "../typedecide/stock.py"),
 )
 """Files that decide what a built model is."""
 
@@ -88,8 +98,127 @@ class Built:
     facts: dict[str, Any]
 
 
-class ModelBuild:
+class Build(ABC):
     """Builds the formats of one model.
+
+    Args:
+        source: the model; its `weights` may be left where they are.
+        shape: of its caches.
+        force: build what is there already.
+        shallow: how the model is shallow; None where it is not.
+        pointer_width: of a model with a pointer.
+    """
+
+    stock = False
+    """Whether graphs are taken over as they are."""
+
+    def __init__(
+        self,
+        source: Source,
+        shape: Shape,
+        steps: Steps,
+        force: bool,
+        shallow: Shallow | None = None,
+        pointer_width: int | None = None,
+    ) -> None:
+        self.source, self.steps, self.force = source, steps, force
+        self.shape, self.shallow, self.pointer_width = shape, shallow, pointer_width
+        self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
+        self.tokenizer = TextTokenizer(self.tokenizer_json)
+        self.labels = find_labels(self.tokenizer)
+        self.profile = profile_of(source.name, self.pointer_width is not None)
+        self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
+        manifest = {
+            "model": {"pointer_width": self.pointer_width},
+            "prompt": self.prompt_spec,
+            "labels": self.labels,
+        }
+        self.prompt = Prompt(PromptSpec.from_manifest(manifest))
+        anchor = DEFAULT_ANCHOR if shallow is None else shallow.anchor
+        self.anchor = anchor_tokens(anchor, self.prompt.head_ids(self.tokenizer))
+        known = readouts(manifest, self.tokenizer)
+        # The option texts' readout would need blank evidence beside each prompt; letters show a format's cost as well.
+        self.readout = known.get("pointer", known["labels"])
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, Any]:
+        """What the manifest says of the model besides its shape: its family and sizes."""
+
+    @property
+    def own_inputs(self) -> dict[str, Any]:
+        """What decides the result besides what decides that of every build."""
+        return {}
+
+    @property
+    def reference_format(self) -> str:
+        """The format that others are compared with."""
+        return "fp32"
+
+    @abstractmethod
+    def _build(self, name: str, folder: Path) -> dict[str, Any]:
+        """Build a format into a folder; its facts."""
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that decides the result."""
+        inputs = {
+            "origin": self.source.origin,
+            "config": dict(self.source.config),
+            "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
+            "context": self.shape.context,
+            "prompt": self.prompt_spec,
+            "shallow": self.shallow and [self.shallow.k, self.shallow.anchor],
+            "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
+            "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+            **self.own_inputs,
+        }
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+    def format(self, name: str) -> Built:
+        """The built format, from the cache or made now."""
+        folder = cache_folder() / self.key[:24] / name
+        if self.force or not (folder / "facts.json").exists():
+            with _replacing(folder) as fresh:
+                facts = self._build(name, fresh)
+                found = facts["probabilities"]
+                reference = found if name == self.reference_format else self.reference
+                facts["drift"] = drift.drift(reference, found)
+                (fresh / "facts.json").write_text(json.dumps(facts), "utf-8")
+            prune(cache_folder(), folder.parent, KEPT_BYTES)
+        folder.parent.touch()
+        return Built(folder, json.loads((folder / "facts.json").read_text("utf-8")))
+
+    @cached_property
+    def reference(self) -> drift.Probabilities:
+        """Option probabilities of the fixed prompts in the format that others are compared with."""
+        found: drift.Probabilities = self.format(self.reference_format).facts["probabilities"]
+        return found
+
+    def _measured(self, name: str, model: NativeModel) -> dict[str, Any]:
+        """Option probabilities and golden values of a format."""
+        with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
+            found = drift.probabilities(
+                model, self.prompt, self.readout, self.tokenizer, self.anchor, advance
+            )
+        labels = [label["id"] for label in self.labels]
+        has_pointer, shallow = self.pointer_width is not None, self.shallow is not None
+        cases = golden.golden_cases(model, self.tokenizer, labels, has_pointer, shallow)
+        return {"golden": cases, "probabilities": found}
+
+    def _shards(self, folder: Path, file: str, size: int) -> dict[str, Any]:
+        """Cut a data file into shards, and drop it."""
+        shards: list[str] = []
+        with (folder / file).open("rb") as whole:
+            while part := whole.read(SHARD_BYTES):
+                shards.append(f"{file}.{len(shards):03d}")
+                (folder / shards[-1]).write_bytes(part)
+        (folder / file).unlink()
+        return {"path": file, "bytes": size, "shards": shards}
+
+
+class ModelBuild(Build):
+    """Builds the formats of one model from its weights.
 
     Args:
         context: the number of positions, None for the model's own.
@@ -108,68 +237,31 @@ class ModelBuild:
         anchor: str = DEFAULT_ANCHOR,
         agreement: float | None = None,
     ) -> None:
-        self.source, self.steps, self.force = source, steps, force
         self.decoder = Decoder.from_config(source.config)
-        self.context = min(context or self.decoder.positions, self.decoder.positions)
+        positions = min(context or self.decoder.positions, self.decoder.positions)
         cut = shallow_layers(self.decoder, shallow)
-        self.shallow = None if cut is None else Shallow(cut, anchor, agreement)
-        self.shape = Shape(
-            self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, self.context, cut
-        )
-        self.pointer_width = _pointer_width(source, self.decoder)
-        self.tokenizer_json = json.dumps(source.tokenizer, ensure_ascii=False, separators=(",", ":"))
-        self.tokenizer = TextTokenizer(self.tokenizer_json)
-        self.labels = find_labels(self.tokenizer)
-        self.profile = profile_of(source.name, self.pointer_width is not None)
-        self.prompt_spec = {"bos_ids": list(source.bos_ids), "head": self.profile.head, **PROMPT}
-        manifest = {
-            "model": {"pointer_width": self.pointer_width},
-            "prompt": self.prompt_spec,
-            "labels": self.labels,
+        shape = Shape(self.decoder.layers, self.decoder.kv_heads, self.decoder.head_dim, positions, cut)
+        form = None if cut is None else Shallow(cut, anchor, agreement)
+        super().__init__(source, shape, steps, force, form, _pointer_width(source, self.decoder))
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Of the decoder."""
+        decoder = self.decoder
+        return {
+            "family": decoder.family,
+            "parameters": decoder.parameters,
+            "hidden": decoder.hidden,
+            "heads": decoder.heads,
+            "ff": decoder.ff,
+            "vocab": decoder.vocab,
         }
-        self.prompt = Prompt(PromptSpec.from_manifest(manifest))
-        self.anchor = anchor_tokens(anchor, self.prompt.head_ids(self.tokenizer))
-        known = readouts(manifest, self.tokenizer)
-        # The option texts' readout would need blank evidence beside each prompt; letters show a format's cost as well.
-        self.readout = known.get("pointer", known["labels"])
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that decides the result."""
-        inputs = {
-            "origin": self.source.origin,
-            "config": dict(self.source.config),
-            "tokenizer": hashlib.sha256(self.tokenizer_json.encode()).hexdigest(),
-            "context": self.context,
-            "prompt": self.prompt_spec,
-            "shallow": self.shallow and [self.shallow.k, self.shallow.anchor],
-            "code": {name: _sha256(Path(__file__).parent / name) for name in _CODE},
-            "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
-        }
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-    def format(self, name: str) -> Built:
-        """The built format, from the cache or made now."""
-        folder = cache_folder() / self.key[:24] / name
-        if self.force or not (folder / "facts.json").exists():
-            with _replacing(folder) as fresh:
-                facts = self._build(name, fresh)
-                (fresh / "facts.json").write_text(json.dumps(facts), "utf-8")
-            prune(cache_folder(), folder.parent, KEPT_BYTES)
-        folder.parent.touch()
-        return Built(folder, json.loads((folder / "facts.json").read_text("utf-8")))
-
-    @cached_property
-    def reference(self) -> drift.Probabilities:
-        """Option probabilities of the fixed prompts in fp32."""
-        found: drift.Probabilities = self.format("fp32").facts["probabilities"]
-        return found
 
     def _build(self, name: str, folder: Path) -> dict[str, Any]:
         names = [n for group in weight_names(self.decoder) for n in group]
         with self.steps.step(f"{name}: weights", len(names)) as advance:
             layout = quantize.store(
-                self.decoder, self.source.weights, name, folder, self.context, lambda _: advance()
+                self.decoder, self.source.weights, name, folder, self.shape.context, lambda _: advance()
             )
         graphs = {}
         with self.steps.step(f"{name}: graphs", len(GRAPHS)) as advance:
@@ -181,32 +273,9 @@ class ModelBuild:
                 advance()
         data = {file: (folder / file).read_bytes() for file, _ in layout.files()}
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
-            with self.steps.step(f"{name}: option probabilities", drift.states()) as advance:
-                found = drift.probabilities(
-                    model, self.prompt, self.readout, self.tokenizer, self.anchor, advance
-                )
-            labels = [label["id"] for label in self.labels]
-            has_pointer, shallow = self.pointer_width is not None, self.shallow is not None
-            cases = golden.golden_cases(model, self.tokenizer, labels, has_pointer, shallow)
-        facts = {
-            "graphs": graphs,
-            "data": [self._shards(folder, file, size) for file, size in layout.files()],
-            "golden": cases,
-            "probabilities": found,
-        }
-        del data
-        reference = found if name == "fp32" else self.reference
-        return {**facts, "drift": drift.drift(reference, found)}
-
-    def _shards(self, folder: Path, file: str, size: int) -> dict[str, Any]:
-        """Cut a data file into shards, and drop it."""
-        shards: list[str] = []
-        with (folder / file).open("rb") as whole:
-            while part := whole.read(SHARD_BYTES):
-                shards.append(f"{file}.{len(shards):03d}")
-                (folder / shards[-1]).write_bytes(part)
-        (folder / file).unlink()
-        return {"path": file, "bytes": size, "shards": shards}
+            measured = self._measured(name, model)
+        shards = [self._shards(folder, file, size) for file, size in layout.files()]
+        return {"graphs": graphs, "data": shards, **measured}
 
 
 def _pointer_width(source: Source, decoder: Decoder) -> int | None:

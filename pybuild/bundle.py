@@ -21,12 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from pybuild import icons, npm
-from pybuild.artifacts import ROOT, Built, ModelBuild
+from pybuild.artifacts import ROOT, Build, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
 from pybuild.quantize import DEFAULT_FORMAT, FORMATS
 from pybuild.shallow import Measured, path_of
 from pybuild.sources import DEFAULT_MODEL, MODELS, STOCK_MODEL, Source, cut, load_source
+from pybuild.stock import GRAPHS, StockBuild
 from typedecide import __version__
 from typedecide.bundle import MANIFEST, SCHEMA
 from typedecide.calibration import Calibration
@@ -64,7 +65,7 @@ ORT_BUILDS = {
 def build(
     out: Path,
     source: str = DEFAULT_MODEL,
-    formats: Sequence[str] = (DEFAULT_FORMAT,),
+    formats: Sequence[str] | None = None,
     layers: int | None = None,
     context: int | None = None,
     force: bool = False,
@@ -72,13 +73,14 @@ def build(
     calibration: Path | Literal[False] | None = None,
     shallow: int | Literal["auto"] | None = None,
     anchor: str | None = None,
+    from_onnx: Path | None = None,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
 
     Args:
         source: the default or the stock model's name, a folder with an adapter, a Hugging Face folder, a GGUF file or
             a hub id.
-        formats: weight formats to include; the first one is the default.
+        formats: weight formats to include; the first one is the default. None: int8, or of an export all that it has.
         layers: keep only the first layers (for tests on slow devices); None keeps all.
         context: positions; None keeps the model's own number.
         force: build everything anew.
@@ -90,8 +92,55 @@ def build(
             trained for, from which no other choice may differ.
         anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
             `instruction` (those before every text); None takes the last.
+        from_onnx: the folder of a community export, whose graphs are taken as they are, in place of `source`.
     """
-    for name in formats:
+    with Steps(quiet) as steps:
+        model: Build
+        if from_onnx is None:
+            model = _from_weights(source, formats, layers, context, force, shallow, anchor, steps)
+        else:
+            model = _from_export(from_onnx, formats, layers, context, force, shallow, anchor, steps)
+        wanted = model.formats if isinstance(model, StockBuild) else formats or (DEFAULT_FORMAT,)
+        built = {name: model.format(name) for name in dict.fromkeys(wanted)}
+        taken = _calibration(calibration, model, list(built))
+        inputs = _inputs(model, built, taken)
+        if not force and _up_to_date(out, inputs):
+            return out
+        _assemble(out, model, built, taken, inputs, steps)
+    return out
+
+
+def _from_export(
+    folder: Path,
+    formats: Sequence[str] | None,
+    layers: int | None,
+    context: int | None,
+    force: bool,
+    shallow: int | Literal["auto"] | None,
+    anchor: str | None,
+    steps: Steps,
+) -> StockBuild:
+    """A community export; UnsupportedError for what only graphs of our own can do."""
+    for option, value in (("--layers", layers), ("--shallow", shallow), ("--anchor", anchor)):
+        if value is not None:
+            raise UnsupportedError(
+                f"{option} is not for exports: their graphs are taken as they are", option=option, value=value
+            )
+    return StockBuild(folder, formats, context, steps, force)
+
+
+def _from_weights(
+    source: str,
+    formats: Sequence[str] | None,
+    layers: int | None,
+    context: int | None,
+    force: bool,
+    shallow: int | Literal["auto"] | None,
+    anchor: str | None,
+    steps: Steps,
+) -> ModelBuild:
+    """A model whose graphs are made here."""
+    for name in formats or ():
         if name not in FORMATS:
             raise UnsupportedError(f"there is no format {name!r}; known: {', '.join(FORMATS)}", format=name)
     loaded = load_source(source)
@@ -101,16 +150,7 @@ def build(
         )
     if layers is not None:
         loaded = cut(loaded, layers)
-    depth = _depth(loaded, shallow, anchor)
-    with Steps(quiet) as steps:
-        model = ModelBuild(loaded, context, steps, force, *depth)
-        built = {name: model.format(name) for name in dict.fromkeys(formats)}
-        taken = _calibration(calibration, model, list(built))
-        inputs = _inputs(model, built, taken)
-        if not force and _up_to_date(out, inputs):
-            return out
-        _assemble(out, model, built, taken, inputs, steps)
-    return out
+    return ModelBuild(loaded, context, steps, force, *_depth(loaded, shallow, anchor))
 
 
 def _depth(
@@ -144,7 +184,7 @@ def _depth(
 
 
 def _calibration(
-    given: Path | Literal[False] | None, model: ModelBuild, formats: Sequence[str]
+    given: Path | Literal[False] | None, model: Build, formats: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """The calibration to take in, checked against the model; UnsupportedError where it is another's."""
     path = MODELS / model.source.name / CALIBRATION if given is None else given
@@ -178,7 +218,7 @@ def _calibration(
     return found.document
 
 
-def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str, Any] | None) -> str:
+def _inputs(model: Build, built: dict[str, Built], calibration: Mapping[str, Any] | None) -> str:
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
     digest.update(
@@ -207,7 +247,7 @@ def _up_to_date(out: Path, inputs: str) -> bool:
 
 def _assemble(
     out: Path,
-    model: ModelBuild,
+    model: Build,
     built: dict[str, Built],
     calibration: Mapping[str, Any] | None,
     inputs: str,
@@ -245,19 +285,14 @@ def _assemble(
         folder.rename(out)
 
 
-def _model_facts(model: ModelBuild) -> dict[str, Any]:
-    decoder, shape = model.decoder, model.shape
+def _model_facts(model: Build) -> dict[str, Any]:
+    shape = model.shape
     return {
         "name": model.source.name,
         "licence": model.source.licence,
         "origin": model.source.origin,
         **({"released": model.source.released} if model.source.released else {}),
-        "family": decoder.family,
-        "parameters": decoder.parameters,
-        "hidden": decoder.hidden,
-        "heads": decoder.heads,
-        "ff": decoder.ff,
-        "vocab": decoder.vocab,
+        **model.sizes,
         "shape": {
             "layers": shape.layers,
             "kv_heads": shape.kv_heads,
@@ -271,7 +306,7 @@ def _model_facts(model: ModelBuild) -> dict[str, Any]:
 
 
 def _manifest(
-    model: ModelBuild,
+    model: Build,
     formats: dict[str, Any],
     calibration: Mapping[str, Any] | None,
     builds: dict[str, Any],
@@ -280,6 +315,7 @@ def _manifest(
     return {
         "schema": SCHEMA,
         "typedecide": __version__,
+        **({"stock": True} if model.stock else {}),
         "build": {"inputs": inputs},
         "model": _model_facts(model),
         "limits": {
@@ -312,9 +348,11 @@ def _copy_format(folder: Path, built: Built) -> dict[str, Any]:
     return {
         "graphs": graphs,
         "data": data,
-        "bytes": sum(d["bytes"] for d in data),
+        "bytes": sum(d["bytes"] for d in data)
+        or sum((built.folder / one).stat().st_size for one in facts["graphs"].values()),
         "drift": facts["drift"],
         "golden": facts["golden"],
+        **({"tolerance": facts["tolerance"]} if "tolerance" in facts else {}),
     }
 
 
@@ -404,8 +442,16 @@ def add_parser(subparsers: Any) -> None:
     bundle.add_argument("--out", type=Path, default=Path("dist"), help="folder to write (default: dist)")
     bundle.add_argument(
         "--formats",
-        default=DEFAULT_FORMAT,
-        help=f"weight formats, the default one first (default: {DEFAULT_FORMAT}; known: {', '.join(FORMATS)})",
+        help=f"weight formats, the default one first (default: {DEFAULT_FORMAT}; known: {', '.join(FORMATS)}; of an"
+        " export: all that it has)",
+    )
+    bundle.add_argument(
+        "--from-onnx",
+        type=Path,
+        metavar="DIR",
+        help="take the graphs of a community export as they are, in place of --model: a folder with config.json,"
+        f" tokenizer.json and {GRAPHS}/model*.onnx (as onnx-community/Qwen3-0.6B-ONNX); questions are then run one by"
+        " one, and there is neither a pointer nor --shallow",
     )
     bundle.add_argument("--force", action="store_true", help="build everything anew")
     bundle.add_argument(
@@ -450,13 +496,14 @@ def run(args: argparse.Namespace) -> int:
     out = build(
         args.out,
         args.model,
-        [f.strip() for f in args.formats.split(",")],
+        args.formats and [f.strip() for f in args.formats.split(",")],
         args.layers,
         args.context,
         args.force,
         calibration=_calibration_argument(args.calibration),
         shallow=args.shallow,
         anchor=args.anchor,
+        from_onnx=args.from_onnx,
     )
     manifest = json.loads((out / MANIFEST).read_text("utf-8"))
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}

@@ -1,6 +1,7 @@
 """A GGUF file as a Hugging Face model: its metadata as a config, its tensors as weights.
 
-Knows llama, qwen2 and qwen3 files. Knows nothing about where the file came from; the tokenizer is `tokenizer.py`'s.
+Knows llama, qwen2, qwen3 and gemma3 files. Knows nothing about where the file came from; the tokenizer is
+`tokenizer.py`'s.
 """
 
 from __future__ import annotations
@@ -35,20 +36,29 @@ _GGUF_LAYER_NAMES: Mapping[str, str] = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_GEMMA3_LAYER_NAMES: Mapping[str, str] = {
+    **_GGUF_LAYER_NAMES,
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 ROPE_FACTORS = "rope_freqs.weight"
 """The one GGUF tensor that is no weight: the frequency factors of Llama 3's rotary scaling."""
 
 
-def hf_name(name: str) -> str:
+def hf_name(name: str, architecture: str = "llama") -> str:
     """The Hugging Face name of a GGUF tensor.
 
     >>> hf_name("blk.3.attn_q.weight")
     'model.layers.3.self_attn.q_proj.weight'
+    >>> hf_name("blk.3.ffn_norm.weight", "gemma3")
+    'model.layers.3.pre_feedforward_layernorm.weight'
     """
+    layers = _GEMMA3_LAYER_NAMES if architecture == "gemma3" else _GGUF_LAYER_NAMES
     stem, _, kind = name.rpartition(".")
     layer = re.fullmatch(r"blk\.(\d+)\.(\w+)", stem)
-    if layer and layer[2] in _GGUF_LAYER_NAMES:
-        return f"model.layers.{layer[1]}.{_GGUF_LAYER_NAMES[layer[2]]}.{kind}"
+    if layer and layer[2] in layers:
+        return f"model.layers.{layer[1]}.{layers[layer[2]]}.{kind}"
     if stem in _GGUF_NAMES:
         return f"{_GGUF_NAMES[stem]}.{kind}"
     raise SourceError(f"The GGUF tensor {name!r} belongs to no model that this build knows.", tensor=name)
@@ -66,13 +76,18 @@ def unpermute_rope(rows: Float32, heads: int) -> Float32:
 
 
 class GgufWeights:
-    """The tensors of a GGUF file, dequantised. `permuted` is true for Llama files, whose Q and K rows are reordered."""
+    """The tensors of a GGUF file, dequantised.
 
-    def __init__(self, reader: GGUFReader, *, permuted: bool, heads: int, kv_heads: int) -> None:
+    Llama files have the rows of Q and K reordered; Gemma files hold 1 + weight of each norm.
+    """
+
+    def __init__(self, reader: GGUFReader, architecture: str, *, heads: int, kv_heads: int) -> None:
         self._tensors: dict[str, ReaderTensor] = {
-            hf_name(tensor.name): tensor for tensor in reader.tensors if tensor.name != ROPE_FACTORS
+            hf_name(tensor.name, architecture): tensor
+            for tensor in reader.tensors
+            if tensor.name != ROPE_FACTORS
         }
-        self._permuted = permuted
+        self._permuted, self._raised_norms = architecture == "llama", architecture == "gemma3"
         self._heads, self._kv_heads = heads, kv_heads
 
     def names(self) -> Sequence[str]:
@@ -94,6 +109,8 @@ class GgufWeights:
             ) from error
         # GGUF gives dimensions innermost first.
         values = values.reshape([int(size) for size in reversed(tensor.shape)])
+        if self._raised_norms and "norm" in name:
+            return values - np.float32(1)
         if self._permuted and ".q_proj." in name:
             return unpermute_rope(values, self._heads)
         if self._permuted and ".k_proj." in name:
@@ -104,6 +121,7 @@ class GgufWeights:
 # ---- metadata
 
 _ARCHITECTURES: Mapping[str, str] = {
+    "gemma3": "Gemma3ForCausalLM",
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
@@ -128,7 +146,7 @@ class GgufModel:
         self.config = self._read_config()
         self.weights = GgufWeights(
             self._reader,
-            permuted=self.architecture == "llama",
+            self.architecture,
             heads=self.config["num_attention_heads"],
             kv_heads=self.config["num_key_value_heads"],
         )
@@ -150,7 +168,7 @@ class GgufModel:
         hidden, heads = int(self._own("embedding_length")), int(self._own("attention.head_count"))
         config: dict[str, Any] = {
             "architectures": [_ARCHITECTURES[self.architecture]],
-            "model_type": self.architecture,
+            "model_type": "gemma3_text" if self.architecture == "gemma3" else self.architecture,
             "vocab_size": self._vocab_size(),
             "hidden_size": hidden,
             "intermediate_size": int(self._own("feed_forward_length")),
@@ -169,7 +187,27 @@ class GgufModel:
             config["attention_bias"] = "blk.0.attn_q.bias" in names
         if self.architecture == "llama":
             config["mlp_bias"] = "blk.0.ffn_up.bias" in names
+        if self.architecture == "gemma3":
+            config |= self._gemma3(config)
         return config
+
+    def _gemma3(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """What only Gemma has.
+
+        Files hold neither the pattern of layers nor how queries are scaled: llama.cpp knows both, and scales the 27B
+        model (62 layers) in another way.
+        """
+        layers, pattern = config["num_hidden_layers"], 6
+        by_width = config["hidden_size"] // config["num_attention_heads"]
+        return {
+            "hidden_act": "gelu_pytorch_tanh",
+            "sliding_window": int(self._own("attention.sliding_window")),
+            "layer_types": [
+                "full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(layers)
+            ],
+            "rope_local_base_freq": shortest(self._own("rope.freq_base_swa", 10000.0)),
+            "query_pre_attn_scalar": by_width if layers == 62 else config["head_dim"],
+        }
 
     def _vocab_size(self) -> int:
         for tensor in self._reader.tensors:

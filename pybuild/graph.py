@@ -23,6 +23,9 @@ up: these have a past of their own, of Pu tokens (Tu = Pu + U). It takes further
 P and T are Pu and Tu in past.{i} and present.{i} from layer k on, and `rows` are places among the tokens that are sent
 up. The `batched` variant sends all tokens up, and takes up_mask [B, 1, S, S] for the layers from k on.
 
+Sliding windows are the graph's own: a layer that has one hides what lies further back by position, whatever the mask
+shows, so that neither prefixes nor packed runs need to know of them. Keys of the past have the positions 0 to P - 1.
+
 The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
 rows that need a log-probability, and for no others. In the last layer all tokens leave keys and values, and only the
 rows that are read go further; in layer k - 1 of a shallow graph, those that are sent up.
@@ -47,6 +50,9 @@ OPSET = 21
 """ai.onnx operator set of the graph; ONNX Runtime Web 1.30 runs it on every device."""
 
 Variant = Literal["gqa", "explicit", "batched"]
+
+HIDDEN = -1e4
+"""Additive mask value of a key that must not be seen."""
 
 
 class UnsupportedModelError(TypedecideError):
@@ -107,6 +113,18 @@ class Decoder:
     qk_norm: bool
     rope: Rope
     positions: int
+    gelu: bool = False
+    sandwich: bool = False
+    unit_norms: bool = False
+    embedding_scale: float = 1.0
+    query_scalar: float | None = None
+    window: int | None = None
+    local_rope: Rope | None = None
+    local_layers: frozenset[int] = frozenset()
+    """The last eight are Gemma's: the feed-forward's gate is a GELU (tanh), not a SiLU; each layer's outputs are normed
+    as well, before they are added; norms multiply by 1 + weight; embeddings are scaled; queries are divided by the root
+    of `query_scalar`, not of `head_dim`; the `local_layers` see the last `window` positions only, and rotate by
+    `local_rope`."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Decoder:
@@ -117,9 +135,10 @@ class Decoder:
             raise UnsupportedModelError(
                 f"model_type {family!r} is not supported; supported families: {known}", value=family
             )
-        if config.get("hidden_act", "silu") != "silu":
+        act = ACTIVATIONS.get(str(family), "silu")
+        if config.get("hidden_act", act) != act:
             raise UnsupportedModelError(
-                f"hidden_act {config['hidden_act']!r} is not supported (silu is)", value=config["hidden_act"]
+                f"hidden_act {config['hidden_act']!r} is not supported ({act} is)", value=config["hidden_act"]
             )
         heads = int(config["num_attention_heads"])
         return cls(
@@ -142,8 +161,19 @@ class Decoder:
     def parameters(self) -> int:
         """Number of weights, embeddings included once."""
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        layer = self.hidden * (2 * q + 2 * kv + 3 * self.ff) + 2 * self.hidden
+        norms = 4 if self.sandwich else 2
+        layer = self.hidden * (2 * q + 2 * kv + 3 * self.ff) + norms * self.hidden
         return self.layers * layer + self.hidden * (1 + self.vocab * (1 if self.tied else 2))
+
+    @property
+    def score_scale(self) -> float:
+        """What queries are multiplied by."""
+        return float((self.query_scalar or self.head_dim) ** -0.5)
+
+    @property
+    def ropes(self) -> Mapping[str, Rope]:
+        """The rotary embeddings by the name of their tables."""
+        return {"rope": self.rope, **({} if self.local_rope is None else {LOCAL_ROPE: self.local_rope})}
 
 
 def _rope(config: Mapping[str, Any]) -> Rope:
@@ -158,19 +188,19 @@ def _rope(config: Mapping[str, Any]) -> Rope:
     return Rope(theta, {**spec, "rope_type": kind})
 
 
-def _llama(config: Mapping[str, Any]) -> dict[str, bool]:
+def _llama(config: Mapping[str, Any]) -> dict[str, Any]:
     if config.get("mlp_bias"):
         raise UnsupportedModelError("mlp_bias = true is not supported", value=True)
     bias = bool(config.get("attention_bias", False))
     return {"qkv_bias": bias, "o_bias": bias, "qk_norm": False}
 
 
-def _qwen2(config: Mapping[str, Any]) -> dict[str, bool]:
+def _qwen2(config: Mapping[str, Any]) -> dict[str, Any]:
     _no_sliding_window(config)
     return {"qkv_bias": True, "o_bias": False, "qk_norm": False}
 
 
-def _qwen3(config: Mapping[str, Any]) -> dict[str, bool]:
+def _qwen3(config: Mapping[str, Any]) -> dict[str, Any]:
     _no_sliding_window(config)
     bias = bool(config.get("attention_bias", False))
     return {"qkv_bias": bias, "o_bias": bias, "qk_norm": True}
@@ -181,7 +211,35 @@ def _no_sliding_window(config: Mapping[str, Any]) -> None:
         raise UnsupportedModelError("use_sliding_window = true is not supported", value=True)
 
 
-FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, bool]]] = {
+def _gemma3(config: Mapping[str, Any]) -> dict[str, Any]:
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
+        if config.get(key):
+            raise UnsupportedModelError(f"{key} = {config[key]!r} is not supported", value=config[key])
+    bias = bool(config.get("attention_bias", False))
+    types = config["layer_types"]
+    for kind in types:
+        if kind not in ("sliding_attention", "full_attention"):
+            raise UnsupportedModelError(f"the layer type {kind!r} is not supported", value=kind)
+    return {
+        "qkv_bias": bias,
+        "o_bias": bias,
+        "qk_norm": True,
+        "gelu": True,
+        "sandwich": True,
+        "unit_norms": True,
+        "embedding_scale": math.sqrt(config["hidden_size"]),
+        "query_scalar": float(config["query_pre_attn_scalar"]),
+        "window": int(config["sliding_window"]),
+        "local_rope": Rope(float(config["rope_local_base_freq"]), None),
+        "local_layers": frozenset(i for i, kind in enumerate(types) if kind == "sliding_attention"),
+    }
+
+
+ACTIVATIONS: Mapping[str, str] = {"gemma3_text": "gelu_pytorch_tanh"}
+"""The activation of a family's feed-forward layers, where it is not silu."""
+
+FAMILIES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "gemma3_text": _gemma3,
     "llama": _llama,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
@@ -197,15 +255,17 @@ def weight_names(decoder: Decoder) -> tuple[list[str], list[str], list[str]]:
         at, mlp = f"model.layers.{i}.self_attn", f"model.layers.{i}.mlp"
         matrices += [f"{at}.{p}_proj.weight" for p in "qkvo"]
         matrices += [f"{mlp}.{p}_proj.weight" for p in ("gate", "up", "down")]
-        vectors += [
-            f"model.layers.{i}.input_layernorm.weight",
-            f"model.layers.{i}.post_attention_layernorm.weight",
-        ]
+        norms = ["input_layernorm", "post_attention_layernorm"]
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if decoder.sandwich else []
+        vectors += [f"model.layers.{i}.{norm}.weight" for norm in norms]
         vectors += [f"{at}.{p}_proj.bias" for p in "qkv"] if decoder.qkv_bias else []
         vectors += [f"{at}.o_proj.bias"] if decoder.o_bias else []
         vectors += [f"{at}.{p}_norm.weight" for p in "qk"] if decoder.qk_norm else []
     return tables, matrices, [*vectors, "model.norm.weight"]
 
+
+LOCAL_ROPE = "rope.local"
+"""Name of the rotary tables of layers with a sliding window."""
 
 POINTER = "pointer.weight"
 """The weights of a trained pointer readout, [pointer_width, hidden], where a model has them."""
@@ -261,6 +321,7 @@ class _Forward:
         self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
         # A batch's size in a Reshape: 0 keeps the one that is there.
         self.batch = 0 if variant == "batched" else 1
+        self.local = False
         self._loaded: dict[str, ir.Value] = {}
         self._sums: dict[str, ir.Value] = {}
 
@@ -272,25 +333,26 @@ class _Forward:
         batch = "B" if batched else 1
         ids = self.builder.input("input_ids", i64, [batch, "S"])
         self.positions = self.builder.input("position_ids", i64, [batch, "S"])
-        self.mask = self.builder.input("mask", f32, [batch, 1, "S", "S" if batched else "T"])
+        mask = self.builder.input("mask", f32, [batch, 1, "S", "S" if batched else "T"])
         rows = self.builder.input("rows", i64, ["R"])
         label_ids = self.builder.input("label_ids", i64, ["M"])
         vocabulary_rows = self.builder.input("vocabulary_rows", i64, ["F"])
         if self.variant == "gqa":
             self.seqlens = self.builder.input("seqlens_k", i32, [1])
             self.total = self.builder.input("total_sequence_length", i32, [1])
-        else:
-            self.stacked_mask = self.stack(self.mask)
+        self.masks = self.masks_of(mask)
         up_rows = self.up_inputs() if self.cut < d.layers else None
         past: list[Pair | None] = [None] * d.layers
         if not batched:
             past = [self.past(i) for i in range(d.layers)]
-        self.cos, self.sin = self.tensor("rope.cos"), self.tensor("rope.sin")
 
         hidden, present = self.embedding("model.embed_tokens.weight", ids), []
+        if d.embedding_scale != 1:
+            hidden = op.Mul(hidden, d.embedding_scale)
         normed = self.norm(hidden, "model.layers.0.input_layernorm.weight")
         for i, old in enumerate(past):
             at, last = f"model.layers.{i}", i + 1 == d.layers
+            self.local = i in d.local_layers
             further = rows if last else up_rows if i + 1 == self.cut else None
             # A row of a batch sees the tokens of its own prompt only, so that rows are taken out after attention there.
             early = None if batched else further
@@ -300,8 +362,13 @@ class _Forward:
                 attended = op.Gather(self.flat(attended), further, axis=1) if early is None else attended
             if i + 1 == self.cut and not last:
                 self.go_up(up_rows)
-            hidden, normed = self.add_norm(hidden, attended, f"{at}.post_attention_layernorm.weight")
+            before = "post_attention_layernorm"
+            if d.sandwich:
+                attended, before = self.norm(attended, f"{at}.{before}.weight"), "pre_feedforward_layernorm"
+            hidden, normed = self.add_norm(hidden, attended, f"{at}.{before}.weight")
             fed = self.feed_forward(normed, f"{at}.mlp")
+            if d.sandwich:
+                fed = self.norm(fed, f"{at}.post_feedforward_layernorm.weight")
             following = "model.norm" if last else f"model.layers.{i + 1}.input_layernorm"
             hidden, normed = self.add_norm(hidden, fed, f"{following}.weight")
             present.append(kv)
@@ -337,13 +404,37 @@ class _Forward:
 
     def go_up(self, up_rows: ir.Value | None) -> None:
         """From here on the layers run the tokens that are sent up."""
-        self.mask = self.up_mask
         if up_rows is not None:
             self.positions = self.op.Gather(self.positions, up_rows, axis=1)
         if self.variant == "gqa":
             self.seqlens, self.total = self.up_seqlens, self.up_total
-        else:
-            self.stacked_mask = self.stack(self.mask)
+        self.masks = self.masks_of(self.up_mask)
+
+    def masks_of(self, mask: ir.Value) -> dict[bool, tuple[ir.Value, ir.Value | None]]:
+        """The mask of layers without and with a window, each also stacked for the variants that want it so."""
+        masks = {False: mask}
+        if self.d.local_layers:
+            masks[True] = self.windowed(mask)
+        return {
+            local: (one, None if self.variant == "gqa" else self.stack(one)) for local, one in masks.items()
+        }
+
+    def windowed(self, mask: ir.Value) -> ir.Value:
+        """A mask [B, 1, S, T] that also hides what is `window` positions or more before a token."""
+        op, d = self.op, self.d
+        # Floating point, which GPUs have for all of these; exact below 2 ** 24.
+        own = op.Cast(self.positions, to=ir.DataType.FLOAT)
+        keys = own
+        if self.variant != "batched":
+            total, new = (op.Shape(mask, start=axis, end=axis + 1) for axis in (3, 2))
+            past = op.Range(self.scalar(0), op.Squeeze(op.Sub(total, new)), self.scalar(1))
+            keys = op.Concat(op.Cast(op.Unsqueeze(past, [0]), to=ir.DataType.FLOAT), own, axis=1)
+        distance = op.Sub(op.Unsqueeze(own, [1, 3]), op.Unsqueeze(keys, [1, 2]))
+        return op.Where(op.Less(distance, float(d.window or 0)), mask, HIDDEN)
+
+    def scalar(self, value: int) -> ir.Value:
+        """An integer without dimensions."""
+        return self.op.Constant(value=ir.tensor(value, dtype=ir.DataType.INT64))
 
     def past(self, i: int) -> Pair:
         """The inputs that hold a layer's cached keys and values."""
@@ -384,10 +475,10 @@ class _Forward:
         """
         mixed, present_key, present_value = self.ms.GroupQueryAttention(
             *(self.query(x, at, self.positions), *new, *past, self.seqlens, self.total),
-            *(None, None, None, self.mask),
+            *(None, None, None, self.masks[self.local][0]),
             num_heads=self.d.heads,
             kv_num_heads=self.d.kv_heads,
-            scale=self.d.head_dim**-0.5,
+            scale=self.d.score_scale,
             do_rotary=0,
             _outputs=3,
         )
@@ -395,17 +486,18 @@ class _Forward:
         return read, (present_key, present_value)
 
     def explicit(self, x: ir.Value, at: str, new: Pair, past: Pair | None, rows: ir.Value | None) -> Attended:
-        """softmax(Q K^T / sqrt(head_dim) + mask) V, with the G query heads of a key head stacked as rows."""
+        """softmax(Q K^T * scale + mask) V, with the G query heads of a key head stacked as rows."""
         op, d = self.op, self.d
         group = d.heads // d.kv_heads
         keys, values = (self.heads_first(one, d.kv_heads) for one in new)
         if past is not None:
             keys, values = op.Concat(past[0], keys, axis=2), op.Concat(past[1], values, axis=2)
-        mask, positions = self.stacked_mask, self.positions
+        plain, mask = self.masks[self.local]
+        positions = self.positions
         if rows is not None:
             x, positions = op.Gather(x, rows, axis=1), op.Gather(positions, rows, axis=1)
-            mask = self.stack(op.Gather(self.mask, rows, axis=2))
-        scaled = op.Mul(self.query(x, at, positions), float(d.head_dim**-0.5))
+            mask = self.stack(op.Gather(plain, rows, axis=2))
+        scaled = op.Mul(self.query(x, at, positions), d.score_scale)
         split = op.Transpose(
             op.Reshape(scaled, [self.batch, -1, d.kv_heads, group, d.head_dim]), perm=[0, 2, 3, 1, 4]
         )
@@ -421,10 +513,10 @@ class _Forward:
         return self.op.Concat(*[mask] * (self.d.heads // self.d.kv_heads), axis=2)
 
     def feed_forward(self, x: ir.Value, at: str) -> ir.Value:
-        """SwiGLU: down(silu(gate(x)) * up(x))."""
+        """down(act(gate(x)) * up(x)), with the family's activation: SiLU, or GELU by its tanh formula."""
         gate = self.project(x, f"{at}.gate_proj")
-        silu = self.op.Mul(gate, self.op.Sigmoid(gate))
-        return self.project(self.op.Mul(silu, self.project(x, f"{at}.up_proj")), f"{at}.down_proj")
+        act = self.ms.FastGelu(gate) if self.d.gelu else self.op.Mul(gate, self.op.Sigmoid(gate))
+        return self.project(self.op.Mul(act, self.project(x, f"{at}.up_proj")), f"{at}.down_proj")
 
     def label_head(self, states: ir.Value, label_ids: ir.Value) -> ir.Value:
         """Logits of the labels at final states [R, hidden]: [R, M]."""
@@ -452,7 +544,9 @@ class _Forward:
         if self.d.qk_norm:
             split = self.op.Reshape(x, [self.batch, -1, heads, self.d.head_dim])
             x = self.op.Reshape(self.norm(split, f"{norm}.weight"), [self.batch, -1, heads * self.d.head_dim])
-        return self.ms.RotaryEmbedding(x, positions, self.cos, self.sin, interleaved=0)
+        tables = LOCAL_ROPE if self.local else "rope"
+        cos, sin = self.tensor(f"{tables}.cos"), self.tensor(f"{tables}.sin")
+        return self.ms.RotaryEmbedding(x, positions, cos, sin, interleaved=0)
 
     def heads_first(self, x: ir.Value, heads: int) -> ir.Value:
         """[1, S, heads * head_dim] to [1, heads, S, head_dim]."""

@@ -117,14 +117,14 @@ def store(
             add(layout, name, weights.get(name), spec)
             advance(name)
     for name in vectors:
-        layout.add(name, weights.get(name))
+        vector = weights.get(name)
+        layout.add(name, vector + np.float32(1) if decoder.unit_norms and "norm" in name else vector)
         advance(name)
     if POINTER in weights.names():
         _add_matrix(layout, POINTER, weights.get(POINTER), FORMATS["fp32"])
-    for name, table in zip(
-        ("rope.cos", "rope.sin"), decoder.rope.tables(decoder.head_dim, context), strict=True
-    ):
-        layout.add(name, table)
+    for stem, rope in decoder.ropes.items():
+        for part, table in zip(("cos", "sin"), rope.tables(decoder.head_dim, context), strict=True):
+            layout.add(f"{stem}.{part}", table)
     layout.close()
     return layout
 

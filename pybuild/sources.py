@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,10 +23,19 @@ from typing import Any
 from pybuild import tokenizer as tokenizers
 from pybuild.adapter import FACTS, MergedWeights, read_adapter
 from pybuild.gguf_model import GgufModel
-from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights
+from pybuild.weights import FirstLayers, SafetensorsWeights, SourceError, Weights, missing_tensor
 from typedecide.errors import IntegrityError
 
-__all__ = ["DEFAULT_MODEL", "STOCK_MODEL", "Source", "SourceError", "Weights", "cut", "load_source"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "STOCK_MODEL",
+    "Source",
+    "SourceError",
+    "Weights",
+    "cut",
+    "load_export",
+    "load_source",
+]
 
 STOCK_MODEL = "smollm2-135m-instruct"
 """A model as it was published; it needs nothing but a package registry."""
@@ -105,6 +114,40 @@ def load_source(name_or_path: str) -> Source:
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name_or_path):
         return _load_hub(name_or_path)
     raise SourceError(f"{name_or_path!r} names no model. It can be {_KINDS}.", model=name_or_path)
+
+
+class _InGraph:
+    """The weights of an export, which stay where they are."""
+
+    def names(self) -> Sequence[str]:
+        """None that can be had by name."""
+        return ()
+
+    def get(self, name: str) -> Any:
+        """SourceError."""
+        raise missing_tensor(name, ())
+
+
+def load_export(folder: Path) -> Source:
+    """A community export in ONNX: config.json and tokenizer.json of a model whose weights are in its graphs.
+
+    Raises:
+        SourceError: the folder has no such files, or its tokenizer or its sizes cannot be used.
+    """
+    name = folder.resolve().name
+    if not folder.is_dir():
+        raise SourceError(f"There is no folder {str(folder)!r}.", folder=str(folder))
+    built = _tokenizer_of(folder)
+    return Source(
+        name=name,
+        config=complete_config(_read_json(folder / "config.json")),
+        weights=_InGraph(),
+        tokenizer=built.json,
+        licence=_model_card_licence(folder / "README.md"),
+        origin=f"export {name}",
+        bos_ids=built.bos_ids,
+        control_ids=built.control_ids,
+    )
 
 
 def cut(source: Source, layers: int) -> Source:
@@ -282,10 +325,7 @@ def _load_gguf(path: Path, *, name: str) -> Source:
 
 def _load_folder(folder: Path, *, name: str) -> Source:
     files = _weight_files(folder)
-    built = tokenizers.from_huggingface(
-        _read_json(folder / "tokenizer.json"),
-        _read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {},
-    )
+    built = _tokenizer_of(folder)
     weights = SafetensorsWeights(files)
     hashes = ", ".join(f"{file.name} sha256 {_sha256(file)}" for file in files)
     return Source(
@@ -298,6 +338,13 @@ def _load_folder(folder: Path, *, name: str) -> Source:
         bos_ids=built.bos_ids,
         control_ids=built.control_ids,
         released=_release_date(folder / CARD),
+    )
+
+
+def _tokenizer_of(folder: Path) -> tokenizers.Built:
+    config = folder / "tokenizer_config.json"
+    return tokenizers.from_huggingface(
+        _read_json(folder / "tokenizer.json"), _read_json(config) if config.is_file() else {}
     )
 
 
@@ -347,8 +394,17 @@ def complete_config(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> complete_config({**sizes, "rope_parameters": {"rope_theta": 5e4, "rope_type": "default"}})["rope_theta"]
     50000.0
     """
-    config = dict(config)
-    rope = dict(config.pop("rope_parameters", None) or config.get("rope_scaling") or {})
+    config = {**_DEFAULTS.get(str(config.get("model_type")), {}), **config}
+    stated = config.pop("rope_parameters", None) or {}
+    if "full_attention" in stated:  # one for each type of layer
+        local = stated.get("sliding_attention") or {}
+        if local.get("rope_type", "default") != "default":
+            raise SourceError(
+                f"Rotary scaling of layers with a window cannot be built: {local}.", scaling=local
+            )
+        config["rope_local_base_freq"] = float(local.get("rope_theta", 10000.0))
+        stated = stated["full_attention"]
+    rope = dict(stated or config.get("rope_scaling") or {})
     theta = rope.pop("rope_theta", config.get("rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
     missing = [key for key in _SIZES if not isinstance(config.get(key), int)]
@@ -364,12 +420,34 @@ def complete_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "rms_norm_eps": 1e-6,
         "hidden_act": "silu",
         **config,
+        **({"hidden_act": config["hidden_activation"]} if config.get("hidden_activation") else {}),
     }
     filled["rope_theta"] = float(theta)
     filled["rope_scaling"] = None if kind == "default" else rope
     filled["num_key_value_heads"] = config.get("num_key_value_heads") or heads
     filled["head_dim"] = config.get("head_dim") or config["hidden_size"] // heads
+    if "sliding_window_pattern" in config and not config.get("layer_types"):
+        pattern = int(config["sliding_window_pattern"])
+        filled["layer_types"] = [
+            "full_attention" if (i + 1) % pattern == 0 else "sliding_attention"
+            for i in range(config["num_hidden_layers"])
+        ]
     return filled
+
+
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "tie_word_embeddings": True,
+        "hidden_act": "gelu_pytorch_tanh",
+        "rope_theta": 1_000_000.0,
+        "rope_local_base_freq": 10_000.0,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+        "head_dim": 256,
+    }
+}
+"""What config.json of a family may leave out, where transformers' own value is not the one filled in for all."""
 
 
 # ---- the hub

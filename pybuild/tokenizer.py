@@ -66,6 +66,8 @@ _PRE: Mapping[str, _Pre] = {
 def from_gguf(field: Callable[..., Any]) -> Built:
     """The tokenizer in a GGUF file; `field(key[, default])` reads its metadata."""
     model, pre_name = field("tokenizer.ggml.model"), field("tokenizer.ggml.pre", "absent")
+    if model == "llama":
+        return _from_sentencepiece(field)
     if model != "gpt2" or pre_name not in _PRE:
         raise SourceError(
             f"The GGUF tokenizer {model!r} with pre-tokenizer {pre_name!r} cannot be built; "
@@ -101,6 +103,64 @@ def from_gguf(field: Callable[..., Any]) -> Built:
         bos_ids=(int(field("tokenizer.ggml.bos_token_id")),) if adds_bos else (),
         control_ids=control_ids(plain),
     )
+
+
+def _from_sentencepiece(field: Callable[..., Any]) -> Built:
+    """A SentencePiece vocabulary as Gemma has it: no space is put before a text.
+
+    GGUF files hold the score of each piece and no merges. SentencePiece joins the two neighbours whose piece scores
+    best, which is BPE with one merge for each way to cut a piece in two, best scores first.
+    """
+    if field("tokenizer.ggml.add_space_prefix", True):
+        raise SourceError(
+            "A GGUF tokenizer 'llama' that puts a space before texts cannot be built.", tokenizer="llama"
+        )
+    tokens, types = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
+    plain: Json = {
+        "added_tokens": [
+            {"id": id, "content": token, "special": kind != _USER_DEFINED}
+            for id, (token, kind) in enumerate(zip(tokens, types, strict=True))
+            if kind not in (_NORMAL, _BYTE)
+        ],
+        "normalizer": _SPACES,
+        "pre_tokenizer": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "byte_fallback": True,
+            "vocab": {token: id for id, token in enumerate(tokens)},
+            "merges": _merges_by_score(tokens, field("tokenizer.ggml.scores")),
+        },
+    }
+    adds_bos = field("tokenizer.ggml.add_bos_token", True)
+    return Built(
+        json=harden(plain),
+        bos_ids=(int(field("tokenizer.ggml.bos_token_id")),) if adds_bos else (),
+        control_ids=control_ids(plain),
+    )
+
+
+def _merges_by_score(tokens: Sequence[str], scores: Sequence[float]) -> list[list[str]]:
+    """All cuts of each piece into two others: by the score of the piece, best first, then by the places of the two.
+
+    >>> _merges_by_score(["a", "b", "ab", "ba", "aba"], [0.0, 0.0, -1.0, -2.0, -3.0])
+    [['a', 'b'], ['b', 'a'], ['a', 'ba'], ['ab', 'a']]
+    """
+    places = {token: place for place, token in enumerate(tokens)}
+    merges: list[list[str]] = []
+    for place in sorted(range(len(tokens)), key=lambda place: -scores[place]):
+        token = tokens[place]
+        cuts = [(token[:at], token[at:]) for at in range(1, len(token))]
+        known = [cut for cut in cuts if cut[0] in places and cut[1] in places]
+        merges += map(list, sorted(known, key=lambda cut: (places[cut[0]], places[cut[1]])))
+    return merges
 
 
 # ---- from a Hugging Face folder
@@ -149,6 +209,9 @@ def _template_prefix(processor: Mapping[str, Any] | None) -> tuple[int, ...]:
 
 # ---- hardening
 
+_SPACES: Json = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+"""What SentencePiece's vocabularies have in place of spaces."""
+
 _BYTE_LEVEL: Json = {
     "type": "ByteLevel",
     "add_prefix_space": False,
@@ -182,7 +245,7 @@ def harden(tokenizer: Json) -> Json:
         "padding": None,
         "added_tokens": [],
         "normalizer": normalizer,
-        "pre_tokenizer": _portable_pre_tokenizer(tokenizer.get("pre_tokenizer")),
+        "pre_tokenizer": _portable_pre_tokenizer(_without_idle_split(tokenizer)),
         "post_processor": None,
         "decoder": tokenizer.get("decoder"),
         "model": {
@@ -286,6 +349,13 @@ def _has_byte_level(pre: Mapping[str, Any] | None) -> bool:
     if not pre:
         return False
     return pre["type"] == "ByteLevel" or any(map(_has_byte_level, pre.get("pretokenizers", [])))
+
+
+def _without_idle_split(tokenizer: Json) -> Json | None:
+    """The pre-tokenizer; None where it splits at spaces that the normalizer leaves none of, as Gemma's does."""
+    pre: Json | None = tokenizer.get("pre_tokenizer")
+    idle = pre is not None and pre["type"] == "Split" and pre["pattern"] == {"String": " "}
+    return None if idle and tokenizer.get("normalizer") == _SPACES else pre
 
 
 def _portable_pre_tokenizer(pre: Json | None) -> Json | None:

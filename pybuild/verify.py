@@ -272,17 +272,18 @@ class Gap:
 
 def _golden_gaps(bundle: Bundle, format: Format, variant: str) -> Iterator[tuple[Gap, str]]:
     """The gap of each golden case under one graph, with what is wrong about it, if anything."""
+    allowed = bundle.tolerance_of(format.name)
     try:
         with _running(bundle, format, variant) as score:
             for case in format.golden:
                 gap = _gap(score, case)
                 where = f"{format.name}, {variant} graph, case {case['name']!r}"
-                far = not max(gap.logit, gap.probability) <= bundle.tolerance
+                far = not max(gap.logit, gap.probability) <= allowed
                 yield (
                     gap,
                     (
                         f"{where}: logits differ by {gap.logit:.3e} and probabilities by {gap.probability:.3e};"
-                        f" {bundle.tolerance:.1e} is allowed"
+                        f" {allowed:.1e} is allowed"
                         if far
                         else ""
                     ),

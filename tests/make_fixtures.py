@@ -13,11 +13,14 @@ in LENGTHS, `ids_n` holds the token ids and `logits_n` the float32 logits of the
     llama-untied   own lm_head, float16, Llama 3 rotary scaling, config.json in the older style, a BOS token
     qwen2          biases on Q, K and V, bfloat16
     qwen3          norms on Q and K, head size 32 (not hidden / heads), bfloat16
+    gemma3         seven layers, the sixth sees all and the others the last 16 tokens; a vocabulary as SentencePiece's,
+                   with byte fallback and a BOS token; float16, the same weights in gemma3.gguf
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,8 @@ from tokenizers import (
     trainers,
 )
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedConfig,
@@ -87,6 +92,17 @@ def _rope(theta: float, extra: Mapping[str, Any] | None = None) -> dict[str, Any
     return {"rope_type": "default", "rope_theta": theta, **(extra or {})}
 
 
+_GEMMA = {
+    **_COMMON,
+    "vocab_size": 512,
+    "intermediate_size": 64,
+    "num_hidden_layers": 7,
+    "num_key_value_heads": 1,
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+}
+
+
 def _configs() -> dict[str, tuple[PreTrainedConfig, torch.dtype]]:
     return {
         "llama": (
@@ -120,10 +136,25 @@ def _configs() -> dict[str, tuple[PreTrainedConfig, torch.dtype]]:
             ),
             torch.bfloat16,
         ),
+        "gemma3": (
+            Gemma3TextConfig(
+                **_GEMMA,
+                head_dim=16,
+                query_pre_attn_scalar=16,
+                sliding_window=16,
+                rms_norm_eps=1e-6,
+                rope_parameters={
+                    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1000000.0},
+                    "sliding_attention": _rope(10000.0),
+                },
+            ),
+            torch.float16,
+        ),
     }
 
 
 _ARCHITECTURES: dict[str, Callable[[Any], torch.nn.Module]] = {
+    "gemma3_text": Gemma3ForCausalLM,
     "llama": LlamaForCausalLM,
     "qwen2": Qwen2ForCausalLM,
     "qwen3": Qwen3ForCausalLM,
@@ -145,7 +176,7 @@ def random_model(config: PreTrainedConfig, dtype: torch.dtype, seed: int, q8_0: 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             values = torch.randn(parameter.shape, generator=generator) * 0.2
-            if "norm" in name:
+            if "norm" in name and config.model_type != "gemma3_text":
                 values = values + 1
             elif q8_0:
                 values = _q8_0_exact(values)
@@ -158,7 +189,7 @@ def goldens(model: torch.nn.Module, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     out: dict[str, np.ndarray] = {}
     for length in LENGTHS:
-        ids = rng.integers(len(CONTROL), VOCAB - len(CONTROL), length)
+        ids = rng.integers(len(CONTROL), model.config.vocab_size - len(CONTROL), length)
         with torch.no_grad():
             logits = model(torch.from_numpy(ids)[None], use_cache=False).logits[0, -3:]
         out[f"ids_{length}"] = ids.astype(np.int64)
@@ -206,6 +237,66 @@ def llama3_tokenizer() -> Tokenizer:
     return tokenizer
 
 
+GEMMA_CONTROL = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+
+
+def gemma_pieces() -> list[str]:
+    """A vocabulary in Gemma's order: control tokens, runs of newlines and spaces, bytes, then pieces, best first."""
+    words = Counter(
+        word for line in _CORPUS for word in line.replace(" ", " ▁").replace("\n", " ").split(" ")
+    )
+    letters = sorted({*"▁", *"".join(words), *"ABCDEFGHabcdefghijklmnopqrstuvwxyz.,:?!'éß"})
+    fixed = [
+        *GEMMA_CONTROL,
+        "\n",
+        "\n\n",
+        "\n\n\n",
+        "▁▁",
+        "▁▁▁▁",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+    ]
+    room = _GEMMA["vocab_size"] - len(fixed) - len(letters)
+    parts: dict[str, None] = {f"▁{letter}": None for letter in "ABCDEFGH"}
+    for word, _ in words.most_common():
+        parts.update((word[:end], None) for end in range(2, len(word) + 1))
+        parts.update((word[start:], None) for start in range(len(word) - 2, 0, -1))
+    pieces = [*fixed, *list(parts)[:room], *letters]
+    assert len(pieces) == _GEMMA["vocab_size"] == len(set(pieces))
+    return pieces
+
+
+def gemma_scores() -> list[float]:
+    """The scores of the pieces as SentencePiece gives them: the earlier the better."""
+    return [-float(place) for place in range(_GEMMA["vocab_size"])]
+
+
+def gemma_tokenizer() -> Tokenizer:
+    """SentencePiece's BPE as transformers writes it: spaces as U+2581, byte fallback, a BOS token."""
+    pieces = gemma_pieces()
+    vocab = {piece: place for place, piece in enumerate(pieces)}
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in pieces
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocab and piece[cut:] in vocab
+    ]
+    merges.sort(key=lambda pair: (vocab["".join(pair)], vocab[pair[0]], vocab[pair[1]]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocab, merges=merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>")
+    )
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", pair="<bos> $A <bos> $B:1", special_tokens=[("<bos>", vocab["<bos>"])]
+    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in GEMMA_CONTROL])
+    tokenizer.add_tokens([AddedToken(run, normalized=False) for run in ("\n\n", "▁▁")])
+    return tokenizer
+
+
 def _split(pattern: str) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence(
         [
@@ -231,6 +322,7 @@ def _train(tokenizer: Tokenizer, size: int, control: Sequence[str]) -> Tokenizer
 
 
 TOKENIZERS = {
+    "gemma3": gemma_tokenizer,
     "llama": smollm_tokenizer,
     "llama-untied": llama3_tokenizer,
     "qwen2": qwen_tokenizer,
@@ -287,28 +379,27 @@ _GGUF_LAYER_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_GEMMA_LAYER_NAMES = {
+    **_GGUF_LAYER_NAMES,
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
-def _gguf_name(name: str) -> str:
+def _gguf_name(name: str, layers: Mapping[str, str] = _GGUF_LAYER_NAMES) -> str:
     if name.startswith("model.layers."):
         _, _, layer, rest = name.split(".", 3)
         stem, _, kind = rest.rpartition(".")
-        return f"blk.{layer}.{_GGUF_LAYER_NAMES[stem]}.{kind}"
+        return f"blk.{layer}.{layers[stem]}.{kind}"
     return {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}[name]
 
 
 def write_llama_gguf(path: Path, model: torch.nn.Module, config: PreTrainedConfig) -> None:
     """The llama fixture as a GGUF file: norms in F32, all else in Q8_0, Q and K rows in GGUF's order."""
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_name("llama fixture")
-    writer.add_license("apache-2.0")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer = _gguf_writer(path, "llama", config)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     _add_vocabulary(writer, smollm_tokenizer())
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
@@ -324,6 +415,57 @@ def write_llama_gguf(path: Path, model: torch.nn.Module, config: PreTrainedConfi
         blocks = gguf.quants.quantize(values, kind)
         assert np.array_equal(gguf.quants.dequantize(blocks, kind), values)
         writer.add_tensor(_gguf_name(name), blocks, raw_dtype=kind)
+    _write(writer)
+
+
+def write_gemma_gguf(path: Path, model: torch.nn.Module, config: PreTrainedConfig) -> None:
+    """The Gemma fixture as a GGUF file: norms raised by 1 in F32, all else in F16."""
+    writer = _gguf_writer(path, "gemma3", config)
+    full = config.rope_parameters["full_attention"]
+    writer.add_rope_freq_base(full["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(full["factor"])
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_sliding_window(config.sliding_window)
+    kinds = {
+        **dict.fromkeys(GEMMA_CONTROL, gguf.TokenType.CONTROL),
+        **{f"<0x{byte:02X}>": gguf.TokenType.BYTE for byte in range(256)},
+        **dict.fromkeys(("\n\n", "▁▁"), gguf.TokenType.USER_DEFINED),
+    }
+    pieces = gemma_pieces()
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(pieces)
+    writer.add_token_scores(gemma_scores())
+    writer.add_token_types([kinds.get(piece, gguf.TokenType.NORMAL) for piece in pieces])
+    writer.add_bos_token_id(config.bos_token_id)
+    writer.add_eos_token_id(config.eos_token_id)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+    for name, parameter in model.named_parameters():
+        values = parameter.detach().numpy()
+        stored = values + np.float32(1) if "norm" in name else values.astype(np.float16)
+        writer.add_tensor(_gguf_name(name, _GEMMA_LAYER_NAMES), stored)
+    _write(writer)
+
+
+def _gguf_writer(path: Path, architecture: str, config: PreTrainedConfig) -> gguf.GGUFWriter:
+    """A writer that has said what all architectures say."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name(f"{architecture} fixture")
+    writer.add_license("apache-2.0")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    return writer
+
+
+def _write(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -354,6 +496,8 @@ def main() -> None:
         write_folder(name, model, config, dtype, seed)
         if name == "llama":
             write_llama_gguf(FIXTURES / "llama.gguf", model, config)
+        if name == "gemma3":
+            write_gemma_gguf(FIXTURES / "gemma3.gguf", model, config)
         spread = float(np.load(FIXTURES / name / "golden.npz")["logits_40"].std())
         print(f"{name}: logits spread {spread:.2f}")
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]

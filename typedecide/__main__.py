@@ -243,6 +243,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
         "bundle": str(bundle.root),
         "typedecide": bundle.manifest["typedecide"],
         "model": dict(bundle.model),
+        "stock": bundle.stock,
         "shallow": bundle.shallow and bundle.shallow.facts(bundle.model["shape"]["layers"]),
         "limits": dict(bundle.limits),
         "labels": len(bundle.labels),
@@ -278,6 +279,8 @@ def show_info(facts: Mapping[str, Any]) -> None:
         ("bundle", f"{facts['bundle']}, {facts['bytes'] / 1e6:.1f} MB, by typedecide {facts['typedecide']}"),
     ):
         console.print(f"[bold]{name}[/bold] {rich.markup.escape(str(value))}", highlight=False)
+    if facts["stock"]:
+        console.print("a community export as it is: questions run one by one", highlight=False)
     if facts["shallow"]:
         console.print(rich.markup.escape(shallow.words(facts["shallow"])), highlight=False)
     table = rich.table.Table("format", "MB", "graphs", "largest drift", "mean drift", "changed answers")

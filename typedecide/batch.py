@@ -39,8 +39,6 @@ Finished = Iterator[tuple[str, Any]]
 
 Answerer = Callable[[Pending], Finished]
 
-_VARIANT = "explicit"
-
 
 @dataclass(frozen=True)
 class Job:
@@ -62,7 +60,7 @@ class Job:
         """The engine that answers it."""
         from typedecide.native import NativeEngine
 
-        return NativeEngine(self.bundle, self.format, _VARIANT, self.threads, calibration=self.calibration)
+        return NativeEngine(self.bundle, self.format, threads=self.threads, calibration=self.calibration)
 
     def answer(self, engine: NativeEngine, text: str) -> dict[str, Any]:
         """What goes into the journal for a text: an answer for each question, or why there is none."""
@@ -121,7 +119,7 @@ def _check_questions(bundle: Bundle, how: Asking, questions: Mapping[str, Questi
 
 def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Calibrator) -> str:
     entry = bundle.format(format)
-    files = [entry.graphs[_VARIANT], str(bundle.manifest["tokenizer"])]
+    files = [entry.graphs[entry.processor_variant], str(bundle.manifest["tokenizer"])]
     files += [shard for data in entry.data for shard in data.shards]
     calibration = calibrator.calibration
     parts = {

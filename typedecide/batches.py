@@ -13,7 +13,7 @@ from numpy import float32
 from numpy.typing import NDArray
 
 from typedecide.bundle import Bundle
-from typedecide.errors import BundleError
+from typedecide.errors import BundleError, UnsupportedError
 from typedecide.model import BatchedModel, Shape, Suffix
 from typedecide.native import TextTokenizer
 from typedecide.options import Options, resolve
@@ -45,6 +45,11 @@ class Batched(Protocol):
 def open_batched(bundle: Bundle, format: str | None, threads: int | None = None) -> BatchedModel:
     """A bundle's model for whole prompts; BundleError where the bundle has no graph for that."""
     chosen = bundle.format(format)
+    if bundle.stock:
+        raise UnsupportedError(
+            f"{bundle.root} is a stock export: it has no graph for batches of whole prompts",
+            format=chosen.name,
+        )
     if GRAPH not in chosen.graphs:
         raise BundleError(f"{bundle.root} has no graph {GRAPH!r}: build it anew.", graphs=[*chosen.graphs])
     bundle.check([chosen.graphs[GRAPH]])

@@ -47,6 +47,11 @@ class Format:
     drift: Mapping[str, Any]
     golden: Sequence[Mapping[str, Any]]
 
+    @property
+    def processor_variant(self) -> str:
+        """The variant that processors run: `explicit`, or of a stock export the one that it has."""
+        return next((one for one in ("explicit", "gqa") if one in self.graphs), "explicit")
+
 
 @dataclass(frozen=True)
 class FileEntry:
@@ -131,6 +136,11 @@ class Bundle:
         return Shallow.from_manifest(self.manifest)
 
     @property
+    def stock(self) -> bool:
+        """Whether the graphs are a community's export, run as they are."""
+        return bool(self.manifest.get("stock", False))
+
+    @property
     def prompt(self) -> Mapping[str, Any]:
         """The prompt's template strings and first ids."""
         return _mapping(self.manifest["prompt"])
@@ -160,6 +170,10 @@ class Bundle:
     def tokenizer_path(self) -> Path:
         """Where `tokenizer.json` is."""
         return self.root / str(self.manifest["tokenizer"])
+
+    def tolerance_of(self, format: str) -> float:
+        """That of a format, where it has one of its own."""
+        return float(self.manifest["formats"][format].get("tolerance", self.tolerance))
 
     def format(self, name: str | None = None) -> Format:
         """The format called `name`, or the default one."""

@@ -33,7 +33,7 @@ def open_engine(
             from typedecide.native import NativeEngine
 
             status.say("Loading the model")
-            return NativeEngine(bundle, format, variant or VARIANTS[0], threads, calibration=calibration)
+            return NativeEngine(bundle, format, variant, threads, calibration=calibration)
         from typedecide.page import PageEngine
 
         status.say("Starting the browser")

@@ -259,7 +259,7 @@ def open_engine(args: argparse.Namespace, bundle: Path, model: str | None) -> En
 def open_whole(args: argparse.Namespace, engine: Engine, settings: Settings) -> Iterator[Whole]:
     """The path that the engine is compared with: complete prompts, in batches natively, one by one in the page; or,
     where the engine itself runs complete prompts, the prefix-sharing one."""
-    if args.engine == "page":
+    if args.engine == "page" or engine.bundle.stock:
         yield WholeByOne(cast(DecisionEngine, engine), engine.bundle, settings)
         return
     from typedecide.batches import WholePrompts

@@ -24,6 +24,9 @@ HIDDEN = np.float32(-1e4)
 CHUNK = 512
 """Tokens of one prefill run: bounds the score matrix of a long text without changing any result."""
 
+LANES = 4
+"""Key positions that the page's kernels sum together: runs of a prefill there end on a multiple of it."""
+
 
 @dataclass(frozen=True)
 class Suffix:
@@ -53,13 +56,15 @@ class Suffix:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that the KV cache needs; `shallow` layers run all tokens (None: all layers do)."""
+    """The sizes that the KV cache needs; `shallow` layers run all tokens (None: all layers do), and a value of a cache
+    takes `value_bytes`."""
 
     layers: int
     kv_heads: int
     head_dim: int
     context: int
     shallow: int | None = None
+    value_bytes: int = 4
 
     @classmethod
     def of(cls, model: Mapping[str, Any]) -> Self:
@@ -70,7 +75,7 @@ class Shape:
     def token_bytes(self) -> int:
         """Memory that one token of a text takes in a cache."""
         layers = self.layers if self.shallow is None else self.shallow
-        return 2 * layers * self.kv_heads * self.head_dim * np.dtype(np.float32).itemsize
+        return 2 * layers * self.kv_heads * self.head_dim * self.value_bytes
 
 
 @dataclass(frozen=True)
@@ -233,6 +238,9 @@ class NativeModel(_Session):
     >>> (logits,), _ = model.score(cache, [Suffix(suffix_ids, label_ids)])      # doctest: +SKIP
     """
 
+    chunk: int | None = None
+    """Tokens of one prefill run, where that is not CHUNK."""
+
     _aborted: Callable[[], bool] | None = None
 
     @contextmanager
@@ -265,8 +273,9 @@ class NativeModel(_Session):
         cache = base or self._empty()
         if self.shape.shallow is not None and cache.upper != min(anchor, cache.length):
             raise ValueError(f"The anchor is {anchor} tokens, of which the base has {cache.upper}.")
-        for start in range(cache.length, len(ids), CHUNK):
-            chunk = ids[start : start + CHUNK]
+        step = self.chunk or CHUNK
+        for start in range(cache.length, len(ids), step):
+            chunk = ids[start : start + step]
             mask = tree_mask(start, range(-1, len(chunk) - 1))
             positions = range(start, start + len(chunk))
             up = _anchored(cache, min(len(chunk), anchor - start))

@@ -31,6 +31,7 @@ from typedecide.readouts import Readout, readouts
 from typedecide.recent import KEPT_QUESTIONS, Recent
 from typedecide.results import Aborted, Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
 from typedecide.states import DEFAULT_BYTES, States
+from typedecide.stock import StockModel
 from typedecide.text import BLANK, gain
 
 VARIANTS = ("gqa", "explicit")
@@ -102,7 +103,7 @@ class NativeEngine:
         self,
         bundle: Path | str,
         format: str | None = None,
-        variant: str = "explicit",
+        variant: str | None = None,
         threads: int | None = None,
         state_bytes: int = DEFAULT_BYTES,
         calibration: Given = None,
@@ -112,18 +113,20 @@ class NativeEngine:
         Args:
             bundle: the folder.
             format: weight format; None takes the bundle's default.
-            variant: graph variant, `gqa` or `explicit`.
+            variant: graph variant, `gqa` or `explicit`; None takes the second, where the bundle has it.
             threads: None takes all cores.
             state_bytes: memory for the caches of prefilled texts.
             calibration: a file, a document, False for none; None takes the bundle's own, where it has one.
         """
         began = time.perf_counter()
-        if variant not in VARIANTS:
+        if variant not in (None, *VARIANTS):
             raise UnsupportedError(
                 f"there is no graph variant {variant!r}; known: {', '.join(VARIANTS)}", variant=variant
             )
         opened = Bundle.open(bundle)
         chosen = opened.format(format)
+        variant = variant or chosen.processor_variant
+        graph = opened.graph_path(chosen.name, variant)
         self._calibrator = Calibrator(calibration, opened.manifest, chosen.name)
         paths = [shard for data in chosen.data for shard in data.shards]
         opened.check([*paths, chosen.graphs[variant], str(opened.manifest["tokenizer"])])
@@ -131,11 +134,11 @@ class NativeEngine:
         self.prompt = Prompt(PromptSpec.from_manifest(opened.manifest))
         self.tokenizer = TextTokenizer.from_file(opened.tokenizer_path)
         self._readouts = readouts(opened.manifest, self.tokenizer)
-        self.model = NativeModel(
-            opened.graph_path(chosen.name, variant).read_bytes(),
-            dict(opened.weights(chosen.name)),
-            Shape.of(opened.model),
-            threads,
+        parts = (graph.read_bytes(), dict(opened.weights(chosen.name)), Shape.of(opened.model))
+        self.model = (
+            StockModel(*parts, opened.model["vocab"], threads)
+            if opened.stock
+            else NativeModel(*parts, threads)
         )
         self.states: States[_State] = States(state_bytes)
         self._blank_evidence: _State | None = None

@@ -145,7 +145,7 @@ export class Decider {
       readouts: readoutsOf(manifest),
       calibration: calibrator.facts(),
       shallow: shallow && { layers: started.engine.shape.layers, ...shallow },
-      tokenBytes: tokenBytes(started.engine.shape),
+      tokenBytes: tokenBytes(started.engine.kept),
       storage: store.storage,
       loadMs: performance.now() - began,
     };

@@ -7,6 +7,7 @@
 
 import { AbortedError, DeviceLostError, TooLongError, UnsupportedError } from "./errors.js";
 import { HIDDEN, planRuns, suffixDepth, suffixLength, treeMask } from "./packing.js";
+import { ALONE, cacheType, chunkTokens, isStock, stockFeeds, stockReads } from "./stock.js";
 
 /** Tokens of one prefill run: bounds the score matrix of a long text, and lets a caller abort in between. */
 const CHUNK = 512;
@@ -20,14 +21,17 @@ const LANES = 4;
 /** KV slots are allocated in steps of this many tokens. */
 const SLOT_STEP = 256;
 
-const FLOAT_BYTES = 4;
-
 /** Milliseconds that a device is given to say that it was lost, after a run failed. */
 const LOSS_MS = 500;
 
 /**
  * Sizes that the KV cache needs, in counts; `shallow` layers run all tokens (undefined: all layers do).
  * @typedef {{layers: number, kv_heads: number, head_dim: number, context: number, shallow?: number}} Shape
+ */
+
+/**
+ * How caches are kept: sizes, the first word of the graph's names for what it takes, and the type of their values.
+ * @typedef {Shape & {past: string, type: "float32" | "float16"}} Kept
  */
 
 /**
@@ -119,8 +123,10 @@ export class Engine {
    * @param {Session} parts.session
    * @param {Shape} parts.shape
    * @param {GPUDevice | null} parts.device null on WASM
+   * @param {number} [parts.vocabulary] of a stock export: tokens that its logits are of
+   * @param {boolean} [parts.grouped] whether attention is one kernel that takes keys in place; default: our own graphs'
    */
-  constructor({ ort, session, shape, device }) {
+  constructor({ ort, session, shape, device, vocabulary = 0, grouped }) {
     this.ort = ort;
     this.session = session;
     this.shape = shape;
@@ -132,7 +138,16 @@ export class Engine {
       .filter(({ length }) => length > 0)
       .map((p) => p.flat());
     this.outputs = session.outputNames.filter((name) => !name.startsWith("present."));
-    this.grouped = session.inputNames.includes("seqlens_k");
+    /** Whether the graph is a community's export. */
+    this.stock = isStock(session);
+    this.chunk = this.stock ? chunkTokens(vocabulary, CHUNK, LANES) : CHUNK;
+    /** @type {Kept} */
+    this.kept = {
+      ...shape,
+      past: this.stock ? "past_key_values" : "past",
+      type: this.stock ? cacheType(session) : "float32",
+    };
+    this.grouped = grouped ?? session.inputNames.includes("seqlens_k");
     /** @type {string | null} */
     this.lost = null;
     /** What to tell when the device is lost. @type {Set<(error: Error) => void>} */
@@ -170,7 +185,7 @@ export class Engine {
         const start = cache.length;
         if (aborted) await turn();
         if (aborted?.()) throw new AbortedError("the prefill was aborted");
-        const chunk = ids.slice(start, start + CHUNK);
+        const chunk = ids.slice(start, start + this.chunk);
         const positions = chunk.map((_, i) => start + i);
         const kept = chunk.length;
         // Filler behind the last token: no token sees it, and its keys are not kept.
@@ -212,7 +227,7 @@ export class Engine {
   async score(cache, suffixes, { budget = Infinity, aborted, onLogits } = {}) {
     for (const suffix of suffixes) this.#check(cache.length, suffix);
     // RotaryEmbedding takes no more tokens than it has positions.
-    const plan = planRuns(suffixes, Math.min(budget, this.shape.context));
+    const plan = planRuns(suffixes, this.stock ? ALONE : Math.min(budget, this.shape.context));
     const logits = /** @type {Float32Array[]} */ (new Array(suffixes.length));
     const sum = { tokens: 0, saved: 0, runs: plan.length };
     for (const [i, run] of plan.entries()) {
@@ -314,13 +329,52 @@ export class Engine {
    * @returns {Promise<Record<string, Float32Array>>} `label_logits`, rows x labels; `normalizers`, the log of the sum of
    *   exp over the vocabulary, one for each of `whole`; with a pointer `projections`, rows x width
    */
-  async #run(cache, ids, positions, mask, up, { rows, labels, whole }, keep) {
+  async #run(cache, ids, positions, mask, up, reads, keep) {
     if (this.lost !== null) throw deviceLost(this.lost);
     const total = cache.length + ids.length;
     /** For each part, how many tokens run and how many of them are kept. */
     const spans = [{ count: ids.length, keep }, ...(up ? [{ count: up.rows.length, keep: up.keep }] : [])];
     const ends = spans.map(({ count }, i) => cache.parts[i].length + count);
     cache.parts.forEach((part, i) => part.fit(ends[i]));
+    const feeds = Object.assign(
+      this.stock
+        ? stockFeeds(this.ort, this.session, ids, positions, total)
+        : this.#feeds(ids, positions, mask, total, up, ends[1], reads),
+      ...cache.parts.map((part) => part.feeds()),
+    );
+    // A prefill reads no logits, and those of the whole vocabulary are many.
+    const outputs = this.stock && keep > 0 ? [] : this.outputs;
+    try {
+      const fetches = Object.fromEntries(outputs.map((name) => [name, null]));
+      const present = cache.parts.map((part, i) => part.fetches(ends[i], spans[i].keep > 0));
+      const results = await this.#held(this.session.run(feeds, Object.assign(fetches, ...present)));
+      /** @type {Record<string, Float32Array>} */
+      const read = {};
+      for (const name of outputs)
+        read[name] = /** @type {Float32Array} */ (await this.#held(results[name].getData()));
+      cache.parts.forEach((part, i) => {
+        if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
+      });
+      return this.stock && read.logits ? stockReads(read.logits, results.logits.dims[2], reads) : read;
+    } catch (error) {
+      // The runtime may notice a lost device before the device says so itself.
+      if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
+      throw this.lost === null ? error : deviceLost(this.lost);
+    }
+  }
+
+  /**
+   * The inputs of our own graphs, without the caches.
+   * @param {readonly number[]} ids
+   * @param {readonly number[]} positions
+   * @param {Float32Array} mask
+   * @param {number} total tokens that the run ends at
+   * @param {Up | null} up
+   * @param {number} upTotal the same for the upper layers
+   * @param {import("./stock.js").Reads} reads
+   * @returns {Record<string, Tensor>}
+   */
+  #feeds(ids, positions, mask, total, up, upTotal, { rows, labels, whole }) {
     /** @type {Record<string, Tensor>} */
     const feeds = {
       input_ids: this.#integers("int64", ids, [1, ids.length]),
@@ -329,14 +383,12 @@ export class Engine {
       rows: this.#integers("int64", rows, [rows.length]),
       label_ids: this.#integers("int64", labels, [labels.length]),
       vocabulary_rows: this.#integers("int64", whole, [whole.length]),
-      ...Object.assign({}, ...cache.parts.map((part) => part.feeds())),
     };
     if (this.grouped) {
       feeds.seqlens_k = this.#integers("int32", [total - 1], [1]);
       feeds.total_sequence_length = this.#integers("int32", [total], [1]);
     }
     if (up) {
-      const upTotal = ends[1];
       feeds.up_rows = this.#integers("int64", up.rows, [up.rows.length]);
       feeds.up_mask = new this.ort.Tensor("float32", up.mask, [1, 1, up.rows.length, upTotal]);
       if (this.grouped) {
@@ -344,23 +396,7 @@ export class Engine {
         feeds.up_total_sequence_length = this.#integers("int32", [upTotal], [1]);
       }
     }
-    try {
-      const fetches = Object.fromEntries(this.outputs.map((name) => [name, null]));
-      const present = cache.parts.map((part, i) => part.fetches(ends[i], spans[i].keep > 0));
-      const results = await this.#held(this.session.run(feeds, Object.assign(fetches, ...present)));
-      /** @type {Record<string, Float32Array>} */
-      const read = {};
-      for (const name of this.outputs)
-        read[name] = /** @type {Float32Array} */ (await this.#held(results[name].getData()));
-      cache.parts.forEach((part, i) => {
-        if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
-      });
-      return read;
-    } catch (error) {
-      // The runtime may notice a lost device before the device says so itself.
-      if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
-      throw this.lost === null ? error : deviceLost(this.lost);
-    }
+    return feeds;
   }
 
   /**
@@ -414,8 +450,8 @@ export class Engine {
 
   /** @param {string[]} names */
   #newPart(names) {
-    if (!this.device) return heapPart(this.ort, this.shape, names);
-    return bufferPart(this.ort, this.shape, names, this.device, this.grouped);
+    if (!this.device) return heapPart(this.ort, this.kept, names);
+    return bufferPart(this.ort, this.kept, names, this.device, this.grouped);
   }
 
   /**
@@ -522,14 +558,13 @@ function hide(mask, size, [from, to]) {
 /**
  * Keys and values in JavaScript arrays: the runtime copies them to its heap at each run.
  * @param {Ort} ort
- * @param {Shape} shape
+ * @param {Kept} shape
  * @param {readonly string[]} names
  * @returns {Part}
  */
 function heapPart(ort, shape, names) {
-  const dims = [1, shape.kv_heads, 0, shape.head_dim];
   /** @type {Record<string, Tensor>} */
-  let past = named("past", names, () => new ort.Tensor("float32", new Float32Array(0), dims));
+  let past = emptyPast(ort, shape, names);
   /** @type {Part} */
   const part = {
     holders: 1,
@@ -540,7 +575,7 @@ function heapPart(ort, shape, names) {
     feeds: () => past,
     fetches: (_, keep) => (keep ? named("present", names, () => null) : {}),
     commit: (total, results) => {
-      past = named("past", names, (i) => firstSlots(ort, results[`present.${names[i]}`], total));
+      past = named(shape.past, names, (i) => firstSlots(ort, results[`present.${names[i]}`], total));
       part.length = total;
     },
     reserve: () => {},
@@ -569,12 +604,12 @@ function firstSlots(ort, tensor, slots) {
   const [, heads, positions, size] = tensor.dims;
   if (positions === slots) return tensor;
   const data = /** @type {Float32Array} */ (tensor.data);
-  const kept = new Float32Array(heads * slots * size);
+  const kept = new /** @type {Float32ArrayConstructor} */ (data.constructor)(heads * slots * size);
   for (let head = 0; head < heads; head++) {
     const start = head * positions * size;
     kept.set(data.subarray(start, start + slots * size), head * slots * size);
   }
-  return new ort.Tensor("float32", kept, [1, heads, slots, size]);
+  return new ort.Tensor(/** @type {"float32"} */ (tensor.type), kept, [1, heads, slots, size]);
 }
 
 /** @typedef {Part & {source: {buffers: GPUBuffer[], step: number}}} BufferPart */
@@ -584,7 +619,7 @@ function firstSlots(ort, tensor, slots) {
  * therefore survives any number of scoring runs, also where caches share it; the explicit graph reads one set of buffers
  * and writes another.
  * @param {Ort} ort
- * @param {Shape} shape
+ * @param {Kept} shape
  * @param {readonly string[]} names
  * @param {GPUDevice} device
  * @param {boolean} inPlace
@@ -615,12 +650,8 @@ function bufferPart(ort, shape, names, device, inPlace) {
    */
   const tensors = (kind, buffers, tokens) => {
     const dims = [1, shape.kv_heads, tokens, shape.head_dim];
-    return named(kind, names, (i) => ort.Tensor.fromGpuBuffer(buffers[i], { dataType: "float32", dims }));
+    return named(kind, names, (i) => ort.Tensor.fromGpuBuffer(buffers[i], { dataType: shape.type, dims }));
   };
-  const empty = () =>
-    named("past", names, () => {
-      return new ort.Tensor("float32", new Float32Array(0), [1, shape.kv_heads, 0, shape.head_dim]);
-    });
 
   /**
    * Larger buffers; what they hold moves along.
@@ -643,7 +674,7 @@ function bufferPart(ort, shape, names, device, inPlace) {
    */
   const copy = (from, fromStep, to, toStep, tokens) => {
     if (tokens === 0) return;
-    const row = shape.head_dim * FLOAT_BYTES;
+    const row = shape.head_dim * WIDTHS[shape.type];
     const encoder = device.createCommandEncoder();
     from.forEach((buffer, i) => {
       for (let head = 0; head < shape.kv_heads; head++) {
@@ -666,8 +697,8 @@ function bufferPart(ort, shape, names, device, inPlace) {
       return { buffers: current, step: inPlace ? slots : part.length };
     },
     feeds: () => {
-      if (inPlace) return tensors("past", current, slots);
-      return part.length === 0 ? empty() : tensors("past", current, part.length);
+      if (inPlace) return tensors(shape.past, current, slots);
+      return part.length === 0 ? emptyPast(ort, shape, names) : tensors(shape.past, current, part.length);
     },
     fetches: (total, keep) => {
       if (inPlace) return tensors("present", current, slots);
@@ -720,17 +751,36 @@ function stepped(tokens) {
   return Math.ceil(tokens / SLOT_STEP) * SLOT_STEP;
 }
 
+/** Bytes of a value of a cache. */
+const WIDTHS = Object.freeze({ float32: 4, float16: 2 });
+
+/**
+ * The caches of no token.
+ * @param {Ort} ort
+ * @param {Kept} shape
+ * @param {readonly string[]} names
+ */
+function emptyPast(ort, { past, type, kv_heads, head_dim }, names) {
+  const dims = [1, kv_heads, 0, head_dim];
+  // The runtime takes the bits of float16 too.
+  const nothing = () =>
+    type === "float32"
+      ? new ort.Tensor("float32", new Float32Array(0), dims)
+      : new ort.Tensor("float16", new Uint16Array(0), dims);
+  return named(past, names, nothing);
+}
+
 /**
  * Bytes of a token's keys, or values, in one layer.
- * @param {Shape} shape
+ * @param {Shape & {type?: Kept["type"]}} shape
  */
-function valueBytes({ kv_heads, head_dim }) {
-  return kv_heads * head_dim * FLOAT_BYTES;
+function valueBytes({ kv_heads, head_dim, type = "float32" }) {
+  return kv_heads * head_dim * WIDTHS[type];
 }
 
 /**
  * Bytes that one token of a text takes in a cache.
- * @param {Shape} shape
+ * @param {Shape & {type?: Kept["type"]}} shape
  */
 export function tokenBytes(shape) {
   return 2 * (shape.shallow ?? shape.layers) * valueBytes(shape);

@@ -126,7 +126,7 @@ async function tryCandidate(candidate, context) {
     options.report("session", `Preparing ${candidate.name}`);
     engine = await open(candidate, ort, context, context.weights);
     options.report("selftest", `Checking ${candidate.name} against golden values`);
-    const tolerance = store.manifest.selftest.tolerance;
+    const tolerance = format.tolerance ?? store.manifest.selftest.tolerance;
     trial.maxError = await selfTest(engine, format, tolerance, options.signal);
     const ms = performance.now() - began;
     const numbers = `largest logit error ${trial.maxError.toPrecision(2)}, allowed ${tolerance}`;
@@ -202,7 +202,7 @@ async function prefilled(engine, { prefix, anchor = 0 }) {
  * @param {Weights} weights
  */
 async function open(candidate, ort, { store, format, adapter }, weights) {
-  const graph = await store.bytes(format.graphs[candidate.graph]);
+  const graph = await store.bytes(/** @type {string} */ (graphOf(candidate, format)));
   const device =
     candidate.device === "webgpu" ? await openDevice(/** @type {GPUAdapter} */ (adapter), candidate) : null;
   const session = await ort.InferenceSession.create(graph, {
@@ -212,7 +212,15 @@ async function open(candidate, ort, { store, format, adapter }, weights) {
     logSeverityLevel: 3,
   });
   const { shape, shallow } = store.manifest.model;
-  return new Engine({ ort, session, shape: { ...shape, shallow: shallow?.layers }, device });
+  return new Engine({
+    ort,
+    session,
+    shape: { ...shape, shallow: shallow?.layers },
+    device,
+    ...(store.manifest.stock
+      ? { vocabulary: /** @type {number} */ (store.manifest.model.vocab), grouped: "gqa" in format.graphs }
+      : {}),
+  });
 }
 
 // -- devices ----------------------------------------------------------------------------------------------------
@@ -261,7 +269,7 @@ function describe({ info }) {
  * @param {Format} format
  */
 function unavailable(candidate, adapter, options, format) {
-  if (!(candidate.graph in format.graphs)) return `this bundle has no ${candidate.graph} graph`;
+  if (!graphOf(candidate, format)) return `this bundle has no ${candidate.graph} graph`;
   if (candidate.device === "wasm") return null;
   if (!globalThis.navigator?.gpu) return "this browser has no WebGPU";
   if (!adapter) return "WebGPU finds no adapter here";
@@ -269,6 +277,16 @@ function unavailable(candidate, adapter, options, format) {
     return "the adapter is a software one: WASM is faster";
   }
   return null;
+}
+
+/**
+ * The path of the graph that a candidate runs: WASM runs any, of which a stock export has one.
+ * @param {Candidate} candidate
+ * @param {Format} format
+ * @returns {string | undefined}
+ */
+function graphOf({ device, graph }, { graphs }) {
+  return graphs[graph] ?? (device === "wasm" ? graphs.gqa : undefined);
 }
 
 /** @param {Options} options */

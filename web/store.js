@@ -33,6 +33,7 @@ const PARALLEL = 4;
  * @property {DataFile[]} data
  * @property {number} bytes
  * @property {Golden[]} golden
+ * @property {number} [tolerance] of the self-test; default: the manifest's
  */
 /**
  * @typedef {object} Limits
@@ -54,6 +55,7 @@ const PARALLEL = 4;
 /**
  * @typedef {object} Manifest
  * @property {number} schema
+ * @property {boolean} [stock] whether the graphs are a community's export, run as they are
  * @property {Model} model
  * @property {Limits} limits
  * @property {import("./prompt.js").PromptSpec} prompt

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pybuild.graph import Decoder
+from pybuild.graph import Decoder, UnsupportedModelError
 from pybuild.weights import Weights
 
 HIDDEN = -1e4
@@ -158,6 +158,8 @@ class TorchDecoder(nn.Module):
         self, d: Decoder, weights: Weights, rank: int, alpha: float, dtype: torch.dtype = torch.bfloat16
     ) -> None:
         super().__init__()
+        if d.sandwich:
+            raise UnsupportedModelError(f"{d.family} models cannot be trained yet", value=d.family)
         self.d, self.dtype = d, dtype
         self.embedding = nn.Buffer(_tensor(weights, "model.embed_tokens.weight").to(dtype))
         self.head = self.embedding if d.tied else nn.Buffer(_tensor(weights, "lm_head.weight").to(dtype))
