@@ -60,6 +60,12 @@ ORT_BUILDS = {
 }
 """ONNX Runtime Web builds that the page can need: module, and the stem of its loader and WebAssembly file."""
 
+VENDORED = {
+    "tokenizers": ("@huggingface/tokenizers", ("dist/tokenizers.min.mjs",)),
+    "uplot": ("uplot", ("dist/uPlot.esm.js", "dist/uPlot.min.css")),
+}
+"""Packages that the page uses, by their folder under vendor/: name on npm, and the files taken besides the licence."""
+
 
 def build(
     out: Path,
@@ -334,11 +340,11 @@ def _copy_web(folder: Path) -> None:
         shutil.copyfile(path, target)
     for size in icons.SIZES:
         (folder / "app" / f"icon-{size}.png").write_bytes(icons.png(WEB / "app" / "icon.svg", size))
-    tokenizers = folder / "vendor" / "tokenizers"
-    tokenizers.mkdir(parents=True)
-    package = npm.package("@huggingface/tokenizers")
-    shutil.copyfile(package / "dist" / "tokenizers.min.mjs", tokenizers / "tokenizers.min.mjs")
-    shutil.copyfile(package / "LICENSE", tokenizers / "LICENSE")
+    for name, (package, files) in VENDORED.items():
+        target = folder / "vendor" / name
+        target.mkdir(parents=True)
+        for file in (*files, "LICENSE"):
+            shutil.copyfile(npm.package(package) / file, target / Path(file).name)
 
 
 def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
@@ -347,7 +353,7 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
     The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
     """
     files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
-    folders = ("app/", "vendor/tokenizers/")
+    folders = ("app/", *(f"vendor/{name}/" for name in VENDORED))
     shell = {p: h for p, h in files.items() if "/" not in p or (p.startswith(folders) and "LICENSE" not in p)}
     builds = manifest["runtime"]["builds"]
     runtime = {

@@ -228,6 +228,14 @@ export const S = {
   switchDevice: "Load again on:",
   switchTargets: { auto: "the best that works", webgpu: "WebGPU", wasm: "WebAssembly" },
 
+  chart: {
+    table: "Numbers as a table",
+    /** @param {string} title */
+    tableLabel: (title) => `Numbers of the chart: ${title}`,
+    /** @param {string} title @param {string} x @param {string} y */
+    label: (title, x, y) => `Chart: ${title}; ${y} by ${x}. The table below has its numbers.`,
+  },
+
   retry: "Try again",
   dismiss: "Dismiss",
   errorHeadings: {
