@@ -382,8 +382,8 @@ export const S = {
       tokens: "tokens",
       ms: "time",
       runs: "Packed runs",
-      fullRatio: "Packed: times faster than whole prompts",
-      sequentialRatio: "than one after another",
+      fullRatio: "Times faster than whole prompts",
+      sequentialRatio: "Times faster than one after another",
       difference: "Largest difference",
     },
     /** @param {string} text of a figure that was reckoned */
