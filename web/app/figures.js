@@ -22,8 +22,8 @@ export function figuresTable(label, head, rows) {
     ),
   );
   const table = h("table", {}, h("thead", {}, h("tr", {}, ...columns)), h("tbody", {}, ...body));
-  // What scrolls has to be in reach of the keyboard.
-  return h("div", { class: "figures", tabindex: 0, role: "region", "aria-label": label }, table);
+  // What scrolls has to be in reach of the keyboard; a group, as the part that it is in is the landmark.
+  return h("div", { class: "figures", tabindex: 0, role: "group", "aria-label": label }, table);
 }
 
 /** @param {Cell} cell */
