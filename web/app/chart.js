@@ -171,6 +171,8 @@ export class Chart {
  */
 function plotOptions(library, spec, element, barWidth) {
   const [x, y] = [xRange(spec), yRange(spec)];
+  // Without data there are no values to name.
+  const yAxis = spec.series.some(({ points }) => points.length > 0) ? spec.y : { ...spec.y, ticks: [] };
   const looks = lookOf(spec.series);
   return {
     legend: { show: false },
@@ -183,7 +185,7 @@ function plotOptions(library, spec, element, barWidth) {
     },
     axes: [
       { ...axisOptions(spec.x, element), size: sizeOf(element) * 2.2 },
-      { ...axisOptions(spec.y, element), size: axisSize(element) },
+      { ...axisOptions(yAxis, element), size: axisSize(element) },
     ],
     series: [{}, ...spec.series.map((one, i) => seriesOptions(library, one, looks[i], element, barWidth))],
   };

@@ -381,7 +381,7 @@ export const S = {
     checksHeading: "Checks",
     passed: "passed",
     notPassed: "failed",
-    open: "not measured",
+    open: "not yet",
     checks: {
       selfTest: "Self-test: right answers of known prompts",
       shared: "Kept prefix: gives what whole prompts give",
