@@ -14,9 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from bench import common
-from pybuild import npm
+from pybuild import npm, shallow
 from pybuild.bundle import build
 from tests.conftest import ROOT
+from tests.test_bench_speed import decided, form
 from tests.test_page_ui import button, has_no_sideways_scroll, tab_to, violations
 from typedecide.native import NativeEngine
 from typedecide.static_server import PAGE_HEADERS, StaticServer
@@ -240,13 +241,22 @@ def test_stop_keeps_what_was_measured(browser: Browser, dist_pointer: Path) -> N
         expect(page.locator(".proof-of")).to_contain_text("changed since")
 
 
-def test_a_shallow_model_is_exact_for_its_own_policy(browser: Browser, dist_pointer_shallow: Path) -> None:
-    with proof_page(browser, dist_pointer_shallow) as page:
+def test_a_shallow_model_is_exact_for_its_own_policy(
+    browser: Browser, dist_pointer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shallow, "MODELS", tmp_path)
+    (tmp_path / "tiny-pointer-model").mkdir()
+    decided(dist_pointer, tmp_path / "tiny-pointer-model" / shallow.FILE, form(2, "instruction"))
+    model = common.BUNDLES / "tiny-pointer-model"
+    bundle = build(tmp_path / "dist", source=str(model), formats=("fp32",), quiet=True, shallow="auto")
+    with proof_page(browser, bundle) as page:
         measure(page)
         assert checks(page) == dict.fromkeys(("selfTest", "shared", "packed", "order"), "true")
         part = page.locator("#proof-shallow")
         expect(part).to_contain_text("2 of 3")
-        expect(part).to_contain_text("not measured")
+        expect(part).to_contain_text("99.5% (95% interval: 99.0% to 100.0%)")
+        expect(part).to_contain_text("300 answers about 300 texts of heldout")
+        expect(part).to_contain_text("passes them all")
 
 
 def test_formats_are_compared_on_the_users_questions(

@@ -26,6 +26,21 @@ export function figuresTable(label, head, rows) {
   return h("div", { class: "figures", tabindex: 0, role: "group", "aria-label": label }, table);
 }
 
+/**
+ * Puts a table in the place of the one that the element holds, if any: focus and place stay as they are.
+ * @param {HTMLElement} element
+ * @param {HTMLElement} table of `figuresTable`
+ */
+export function showTable(element, table) {
+  const before = element.querySelector(":scope > .figures");
+  if (!before) return element.append(table);
+  const { scrollLeft, scrollTop } = before;
+  const focused = before === document.activeElement;
+  before.replaceWith(table);
+  table.scrollTo(scrollLeft, scrollTop);
+  if (focused) table.focus({ preventScroll: true });
+}
+
 /** @param {Cell} cell */
 function textOf(cell) {
   return typeof cell === "string" ? cell : cell.text;

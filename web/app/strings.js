@@ -510,7 +510,7 @@ export const S = {
     withInterval: (value, interval) =>
       interval === null
         ? percent.format(value)
-        : `${percent.format(value)} (95 %: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
+        : `${percent.format(value)} (95% interval: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
     /** @param {number} n @param {number} texts @param {string} suite */
     gateData: (n, texts, suite) => `${formatCount(n)} answers about ${formatCount(texts)} texts of ${suite}`,
     gatePassed: "passes them all",
