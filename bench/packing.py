@@ -8,6 +8,7 @@ the full prompts give.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from bench import common
 from typedecide.evaluation import listed
 from typedecide.orderings import combine, cyclic_shifts, how_many, rotate, unrotate
 from typedecide.page import PageEngine
-from typedecide.questions import Choice, Noul, Question, Score
+from typedecide.questions import Choice, Question, parse_questions
 from typedecide.results import DecisionEngine, ScoredAll
 
 NAME = "packing"
@@ -41,49 +42,10 @@ LABELS = {"full": "full prompts", "sequential": "one suffix after another", "pac
 FULL_PROMPTS, LEAST_FULL_PROMPTS = 4, 3
 """Full prompts timed for each row in each repeat, where it has as many, and the least: the same ones again."""
 
-MORE_QUESTIONS: tuple[Question, ...] = (
-    Choice("Which product does the customer use?", ["free plan", "Business plan", "Enterprise plan"]),
-    Choice("In which currency was the customer charged?", ["dollars", "euros", "pounds", "francs", "yen"]),
-    Noul("Does the customer give an order number?"),
-    Choice("How did the customer pay?", ["by card", "by bank transfer", "by invoice", "in cash"]),
-    Noul("Has the customer received a personal reply?"),
-    Choice("Who cannot sign in?", {"the writer": "", "a colleague": "", "everybody": "", "nobody": ""}),
-    Noul("Did the customer try another browser?"),
-    Score("How long has the customer been with us?", ["weeks", "months", "a year", "several years"]),
-    Choice(
-        "On which day does the customer need the app next?",
-        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-    ),
-    Noul("Does the message name an error code?", yes="a code is quoted", no="no code is quoted"),
-    Choice(
-        "What should the first reply contain?",
-        {
-            "apology": "only that we are sorry",
-            "refund": "that the second charge is paid back",
-            "steps": "what to try next to sign in",
-            "call": "when somebody will call",
-        },
-    ),
-    Score("How polite is the message?", ["rude", "curt", "polite"]),
-    Noul("Is the customer new?"),
-    Choice("What is the customer's trade?", ["restaurant", "bakery", "florist", "butcher", "hotel", "shop"]),
-    Score("How large is the customer's team?", ["one person", "two to ten", "eleven to fifty", "more"]),
-    Noul("Is there a deadline?"),
-    Choice(
-        "When may the customer be called?",
-        {"morning": "before noon", "afternoon": "after 14:00", "any time": ""},
-    ),
-    Noul("Does the writer's own account work?"),
-    Score(
-        "How great is the harm if nothing is done?", ["none", "small", "considerable", "severe", "ruinous"]
-    ),
-    Choice(
-        "Which step of signing in fails?",
-        ["the password", "the code from the phone", "what follows the code", "none", "not said"],
-    ),
-    Noul("Should a manager read this message?"),
+MORE_QUESTIONS: tuple[Question, ...] = tuple(
+    parse_questions(json.loads((common.ROOT / "web/app/proof/more_questions.json").read_bytes())).values()
 )
-"""Asked after the sample's own, where more questions are wanted than it has."""
+"""Asked after the sample's own, where more questions are wanted than it has; the page's Proof tab asks them too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -61,6 +61,12 @@ ORT_BUILDS = {
 }
 """ONNX Runtime Web builds that the page can need: module, and the stem of its loader and WebAssembly file."""
 
+VENDORED = {
+    "tokenizers": ("@huggingface/tokenizers", ("dist/tokenizers.min.mjs",)),
+    "uplot": ("uplot", ("dist/uPlot.esm.js", "dist/uPlot.min.css")),
+}
+"""Packages that the page uses, by their folder under vendor/: name on npm, and the files taken besides the licence."""
+
 
 def build(
     out: Path,
@@ -225,7 +231,7 @@ def _inputs(model: Build, built: dict[str, Built], calibration: Mapping[str, Any
         json.dumps(
             [
                 *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
-                *(model.source.licence, model.source.released, calibration, POLICY),
+                *(model.source.licence, model.source.released, calibration, POLICY, _gate(model)),
             ]
         ).encode()
     )
@@ -305,6 +311,13 @@ def _model_facts(model: Build) -> dict[str, Any]:
     }
 
 
+def _gate(model: Build) -> Mapping[str, Any] | None:
+    """What the gate found of a shallow model; None for others, and where nobody has measured it."""
+    if model.shallow is None or (measured := Measured.find(model.source)) is None:
+        return None
+    return measured.gates.get((model.shallow.k, model.shallow.anchor))
+
+
 def _manifest(
     model: Build,
     formats: dict[str, Any],
@@ -327,6 +340,7 @@ def _manifest(
         },
         "readout": model.profile.readout,
         **({} if calibration is None else {"calibration": calibration}),
+        **({} if (gate := _gate(model)) is None else {"shallow_gate": gate}),
         "prompt": model.prompt_spec,
         "labels": model.labels,
         "tokenizer": "model/tokenizer.json",
@@ -373,11 +387,11 @@ def _copy_web(folder: Path) -> None:
         shutil.copyfile(path, target)
     for size in icons.SIZES:
         (folder / "app" / f"icon-{size}.png").write_bytes(icons.png(WEB / "app" / "icon.svg", size))
-    tokenizers = folder / "vendor" / "tokenizers"
-    tokenizers.mkdir(parents=True)
-    package = npm.package("@huggingface/tokenizers")
-    shutil.copyfile(package / "dist" / "tokenizers.min.mjs", tokenizers / "tokenizers.min.mjs")
-    shutil.copyfile(package / "LICENSE", tokenizers / "LICENSE")
+    for name, (package, files) in VENDORED.items():
+        target = folder / "vendor" / name
+        target.mkdir(parents=True)
+        for file in (*files, "LICENSE"):
+            shutil.copyfile(npm.package(package) / file, target / Path(file).name)
 
 
 def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
@@ -386,7 +400,7 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
     The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
     """
     files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
-    folders = ("app/", "vendor/tokenizers/")
+    folders = ("app/", *(f"vendor/{name}/" for name in VENDORED))
     shell = {p: h for p, h in files.items() if "/" not in p or (p.startswith(folders) and "LICENSE" not in p)}
     builds = manifest["runtime"]["builds"]
     runtime = {

@@ -6,6 +6,7 @@ const percent = new Intl.NumberFormat("en", {
   maximumFractionDigits: 1,
 });
 const decimal = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const integerPercent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 0 });
 const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const oneDigit = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
@@ -38,6 +39,23 @@ export function formatCount(count) {
 }
 
 /**
+ * A difference of two probabilities or logits; what is nothing to the last bit is said so.
+ * @param {number} value
+ * @returns {string}
+ */
+export function formatDifference(value) {
+  return value === 0 ? "0" : value.toExponential(1);
+}
+
+/**
+ * @param {number} ratio
+ * @returns {string}
+ */
+export function formatRatio(ratio) {
+  return ratio < 100 ? oneDigit.format(ratio) : integer.format(ratio);
+}
+
+/**
  * @param {number} bytes
  * @returns {string}
  */
@@ -48,106 +66,22 @@ function megabytes(bytes) {
 /** An error of a kind that the library does not name. */
 export const UNEXPECTED = "UNEXPECTED";
 
-/**
- * In how many of several orders the answer shown comes first.
- * @param {number} used at least two
- * @param {number} agreeing
- */
-function agreement(used, agreeing) {
-  if (agreeing === used) return used === 2 ? "both agree" : "all agree";
-  if (agreeing === 0) return "none agrees";
-  return agreeing === 1 ? "1 agrees" : `${formatCount(agreeing)} agree`;
-}
-
 export const S = {
   title: "typedecide",
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
   none: "–",
 
-  textHeading: "Text",
-  textLabel: "The text to decide about",
-  textPlaceholder: "Paste a message, a ticket, a clause …",
-  /** @param {number} count */
-  characters: (count) => `${formatCount(count)} ${count === 1 ? "character" : "characters"}`,
+  tabsLabel: "Parts of the workbench",
+  tabs: { decide: "Decide", table: "Table", trust: "Trust", proof: "Proof", code: "Code", python: "Python" },
+  opening: "Opening …",
+  /** @param {string} url */
+  notFetched: (url) => `${url} could not be fetched`,
 
-  decide: "Decide",
-  decideHint: "Ctrl or ⌘ + Enter",
-  stop: "Stop",
-
-  questionsHeading: "Questions",
-  /** @param {number} count */
-  questionCount: (count) => (count === 1 ? "1 question" : `${formatCount(count)} questions`),
-  addQuestion: "Add a question",
-  noQuestions: "No question yet. Add one to decide.",
-  untitled: "New question",
-  edit: "Edit",
-  /** @param {string} question */
-  editNamed: (question) => `Edit: ${question}`,
-  remove: "Delete",
-  /** @param {string} question */
-  removeNamed: (question) => `Delete: ${question}`,
-  /** @param {string} question */
-  removed: (question) => `Deleted: ${question}`,
-  done: "Done",
-
-  kindLegend: "Kind of answer",
   kinds: { choice: "Choice", noul: "Yes / no", score: "Score" },
-  noulHint: "The answer is the probability of yes.",
-  questionLabel: "Question",
-  optionsLegend: { choice: "Options", score: "Levels, from low to high" },
-  optionWord: { choice: "Option", score: "Level" },
-  /** @param {string} word @param {number} position */
-  optionName: (word, position) => `${word} ${position}`,
-  /** @param {string} word @param {number} position */
-  optionDescription: (word, position) => `Description of ${word.toLowerCase()} ${position} (not required)`,
-  descriptionPlaceholder: "Description (not required)",
-  /** @param {string} word @param {number} position */
-  moveUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
-  /** @param {string} word @param {number} position */
-  moveDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
-  /** @param {string} word @param {number} position */
-  removeOption: (word, position) => `Remove ${word.toLowerCase()} ${position}`,
-  addOption: { choice: "Add an option", score: "Add a level" },
   yes: "Yes",
   no: "No",
-  emptyOption: "(empty)",
-
-  notDecided: "Not decided yet",
-  edited: "Edited, decide again",
-  waiting: "Waiting",
-  running: "Deciding …",
-  olderText: "For the earlier text",
   /** @param {number} confidence */
   confidence: (confidence) => `confidence ${decimal.format(confidence)}`,
-  /** @param {number} value @param {number} top */
-  mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
-  /** @param {number} ms since the scoring of all questions began */
-  answeredAfter: (ms) => `after ${formatMs(ms)}`,
-  answeredAfterHint:
-    "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
-  /** @param {number} used @param {number} agreeing */
-  orders: (used, agreeing) =>
-    used === 1 ? "1 order read" : `${formatCount(used)} orders read, ${agreement(used, agreeing)}`,
-  ordersHint: "Orders of the options that were read; those that agree give this answer on their own too.",
-  optionsRegion: "Options and their probabilities",
-
-  stats: {
-    heading: "Cost of this run",
-    tokens: "Text tokens",
-    prefill: "Text read in",
-    answers: "All answers in",
-    tokensRun: "Tokens run",
-    tokensSaved: "Tokens saved",
-    runs: "Packed runs",
-    kept: "kept",
-    keptHint: "This text was read before and is still in memory, so it was not read again.",
-    tokensRunHint:
-      "Tokens of all questions, with every option text or order that was read, without those saved.",
-    tokensSavedHint:
-      "Questions, option texts and orders that start alike share those tokens: they are run once.",
-  },
-
-  readingLegend: "How answers are read",
   readings: {
     compared: {
       label: "Trained comparison",
@@ -166,21 +100,12 @@ export const S = {
       hint: "Lists the options under letters once, as they stand, so their places count too.",
     },
   },
+  readingLegend: "How answers are read",
 
   idle: "Loading starts …",
   ready: "Ready",
-  readingText: "Reading the text …",
-  waitingForModel: "Decides as soon as the model is ready",
-  /** @param {number} done @param {number} all */
-  answering: (done, all) => `${done} of ${all} answered`,
-  /** @param {number} answered @param {number} failed @param {number} ms */
-  finished: (answered, failed, ms) =>
-    `${answered} answered${failed > 0 ? `, ${failed} failed` : ""} in ${formatMs(ms)}`,
-  /** @param {number} done @param {number} all */
-  stopped: (done, all) => `Stopped: ${done} of ${all} answered`,
   loadStopped: "Loading stopped",
   loadFailed: "The model is not loaded",
-  runFailed: "Not decided",
 
   loadingLabel: "Loading the model",
   phases: {
@@ -228,12 +153,22 @@ export const S = {
   switchDevice: "Load again on:",
   switchTargets: { auto: "the best that works", webgpu: "WebGPU", wasm: "WebAssembly" },
 
+  chart: {
+    table: "Numbers as a table",
+    /** @param {string} title */
+    tableLabel: (title) => `Numbers of the chart: ${title}`,
+    /** @param {string} title @param {string} x @param {string} y */
+    label: (title, x, y) => `Chart: ${title}; ${y} by ${x}. The table below has its numbers.`,
+  },
+
   retry: "Try again",
   dismiss: "Dismiss",
   errorHeadings: {
     load: "The model could not be loaded.",
     run: "The text could not be decided.",
     sample: "The sample could not be loaded.",
+    tab: "This part of the page could not be opened.",
+    proof: "The measuring did not end.",
   },
   /** @param {string} value */
   found: (value) => ` Found: ${value}`,
@@ -255,6 +190,335 @@ export const S = {
     ABORTED: "It was stopped.",
     UNEXPECTED: "Reload the page. If it happens again, report it together with this message.",
   },
+
+  // ---- Decide
+  decide: {
+    textHeading: "Text",
+    textLabel: "The text to decide about",
+    textPlaceholder: "Paste a message, a ticket, a clause …",
+    /** @param {number} count */
+    characters: (count) => `${formatCount(count)} ${count === 1 ? "character" : "characters"}`,
+
+    decide: "Decide",
+    decideHint: "Ctrl or ⌘ + Enter",
+    stop: "Stop",
+
+    questionsHeading: "Questions",
+    /** @param {number} count */
+    questionCount: (count) => (count === 1 ? "1 question" : `${formatCount(count)} questions`),
+    addQuestion: "Add a question",
+    noQuestions: "No question yet. Add one to decide.",
+    undo: "Undo",
+    /** @param {string} what */
+    undoNamed: (what) => `Undo: ${what}`,
+    undone: "Undone",
+    untitled: "New question",
+    tools: { up: "Move up", down: "Move down", copy: "Duplicate", edit: "Edit", remove: "Delete" },
+    /** @param {string} question */
+    moveUpNamed: (question) => `Move up: ${question}`,
+    /** @param {string} question */
+    moveDownNamed: (question) => `Move down: ${question}`,
+    /** @param {string} question @param {number} position @param {number} count */
+    moved: (question, position, count) => `Moved: ${question}, now ${position} of ${count}`,
+    /** @param {string} question */
+    duplicateNamed: (question) => `Duplicate: ${question}`,
+    /** @param {string} question */
+    duplicated: (question) => `Duplicated: ${question}`,
+    /** @param {string} question */
+    editNamed: (question) => `Edit: ${question}`,
+    /** @param {string} question */
+    removeNamed: (question) => `Delete: ${question}`,
+    /** @param {string} question */
+    removed: (question) => `Deleted: ${question}`,
+    done: "Done",
+
+    kindLegend: "Kind of answer",
+    noulHint: "The answer is the probability of yes.",
+    meaning: { yes: "What yes means (not required)", no: "What no means (not required)" },
+    idLabel: "Id",
+    idHint: "Names the answer in code and in tables.",
+    idTaken: "Another question has this id.",
+    questionLabel: "Question",
+    optionsLegend: { choice: "Options", score: "Levels, from low to high" },
+    optionWord: { choice: "Option", score: "Level" },
+    /** @param {string} word @param {number} position */
+    optionName: (word, position) => `${word} ${position}`,
+    /** @param {string} word @param {number} position */
+    optionDescription: (word, position) => `Description of ${word.toLowerCase()} ${position} (not required)`,
+    descriptionPlaceholder: "Description (not required)",
+    /** @param {string} word @param {number} position */
+    moveOptionUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
+    /** @param {string} word @param {number} position */
+    moveOptionDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
+    /** @param {string} word @param {number} position */
+    removeOption: (word, position) => `Remove ${word.toLowerCase()} ${position}`,
+    addOption: { choice: "Add an option", score: "Add a level" },
+    emptyOption: "(empty)",
+
+    notDecided: "Not decided yet",
+    edited: "Edited, decide again",
+    waiting: "Waiting",
+    running: "Deciding …",
+    olderText: "For the earlier text",
+    /** @param {number} value @param {number} top */
+    mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
+    /** @param {number} ms since the scoring of all questions began */
+    answeredAfter: (ms) => `after ${formatMs(ms)}`,
+    answeredAfterHint:
+      "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
+    /** @param {number} used @param {number} rate */
+    flips: (used, rate) =>
+      used === 1
+        ? "1 order read"
+        : `${formatCount(used)} orders read, flip rate ${integerPercent.format(rate)}`,
+    flipsHint: "Flip rate: the share of the orders that were read whose own answer is another one.",
+    orderFree: "no order to flip",
+    orderFreeHint: "Options were not read as a list, so their order cannot change the answer.",
+    optionsRegion: "Options and their probabilities",
+
+    stats: {
+      heading: "Cost of this run",
+      tokens: "Text tokens",
+      prefill: "Text read in",
+      answers: "All answers in",
+      tokensRun: "Tokens run",
+      tokensSaved: "Tokens saved",
+      runs: "Packed runs",
+      kept: "kept",
+      keptHint: "This text was read before and is still in memory, so it was not read again.",
+      tokensRunHint:
+        "Tokens of all questions, with every option text or order that was read, without those saved.",
+      tokensSavedHint:
+        "Questions, option texts and orders that start alike share those tokens: they are run once.",
+    },
+
+    readingUnknown: "Known once the model is loaded.",
+    samplesLabel: "Samples",
+    samples: {
+      support: "Support ticket",
+      moderation: "Moderation",
+      contract: "Contract clause",
+      triage: "Triage note",
+      review: "Product review",
+    },
+    samplesHint: "All invented. No substitute for advice by a lawyer or a doctor.",
+    /** @param {string} name */
+    sampleLoaded: (name) => `Sample: ${name}`,
+
+    json: {
+      button: "Import / export",
+      heading: "Questions as JSON",
+      label: "Questions as JSON, in the System One form",
+      hint: "In the System One form, as the library, the command line and the API take them. Edit them, paste others, or open a file; nothing changes until you use them.",
+      open: "Open a file",
+      copy: "Copy",
+      copied: "Copied",
+      notCopied: "The browser did not let the page copy. The text is selected: copy it yourself.",
+      download: "Download",
+      cancel: "Cancel",
+      apply: "Use these",
+      /** @param {number} count */
+      applied: (count) => `${count === 1 ? "1 question" : `${formatCount(count)} questions`} from JSON`,
+      /** @param {number} count */
+      refused: (count) =>
+        count === 1 ? "Not used, because of one fault:" : `Not used, because of ${count} faults:`,
+      /** @param {string} reason */
+      notText: (reason) => `This is not a text in UTF-8. ${reason}`,
+    },
+
+    readingText: "Reading the text …",
+    waitingForModel: "Decides as soon as the model is ready",
+    /** @param {number} done @param {number} all */
+    answering: (done, all) => `${done} of ${all} answered`,
+    /** @param {number} answered @param {number} failed @param {number} ms */
+    finished: (answered, failed, ms) =>
+      `${answered} answered${failed > 0 ? `, ${failed} failed` : ""} in ${formatMs(ms)}`,
+    /** @param {number} done @param {number} all */
+    stopped: (done, all) => `Stopped: ${done} of ${all} answered`,
+    runFailed: "Not decided",
+  },
+
+  // ---- Table: its texts go into `table: { … }` here
+
+  // ---- Trust: its texts go into `trust: { … }` here
+
+  // ---- Proof
+  proof: {
+    heading: "What this device does",
+    intro:
+      "Measured here and now, in this browser, on the text and the questions of the Decide tab. Nothing of it leaves the page.",
+    effortLegend: "How much to measure",
+    efforts: {
+      quick: { label: "Quick", hint: "1 and 4 questions, once" },
+      normal: { label: "Normal", hint: "1, 4 and 11 questions, three times" },
+      thorough: { label: "Thorough", hint: "1, 4, 11 and 32 questions, three times" },
+    },
+    measure: "Measure",
+    stop: "Stop",
+    download: "Download JSON",
+    copy: "Copy JSON",
+    exportHint: "The figures, the device and the ids of the questions; neither the text nor what was asked.",
+    copied: "The figures were copied",
+    idle: "Not measured yet",
+    waitingForModel: "Measures as soon as the model is ready",
+    noQuestions: "There is no question that can be asked: write one on the Decide tab",
+    progressLabel: "Measuring",
+    /** @param {number} done @param {number} all */
+    progress: (done, all) => `Step ${formatCount(done)} of ${formatCount(all)}`,
+    /** @param {number} ms */
+    finished: (ms) => `Measured in ${formatMs(ms)}`,
+    stopped: "Stopped: what was measured stays",
+    failed: "Not measured",
+    /** @param {{characters: number, tokens: number | null, questions: number, readout: string}} of */
+    measuredOn: ({ characters, tokens, questions, readout }) =>
+      `Of a text of ${formatCount(characters)} characters${
+        tokens === null ? "" : ` (${formatCount(tokens)} tokens with what stands before it)`
+      } and ${questions === 1 ? "1 question" : `${formatCount(questions)} questions`}, by the ${readout} readout.`,
+    outdated: "The text or the questions were changed since.",
+    /** @param {readonly string[]} ids */
+    invalid: (ids) => `Left out, as they are not valid: ${ids.join(", ")}.`,
+
+    checksHeading: "Checks",
+    passed: "passed",
+    notPassed: "failed",
+    open: "not yet",
+    checks: {
+      selfTest: "Self-test: right answers of known prompts",
+      shared: "Kept prefix: gives what whole prompts give",
+      packed: "Packed questions: give what whole prompts give",
+      order: "Order of the options: does not matter",
+    },
+    /** @param {number} found @param {number} allowed */
+    limit: (found, allowed) => `${formatDifference(found)}, allowed ${formatDifference(allowed)}`,
+
+    selfTestHeading: "Self-test",
+    sharedHeading: "Kept prefix against whole prompts",
+    sharedHint:
+      "Each question twice: behind the text that was read once, and as one whole prompt without any cache. Probabilities may differ by the rounding of 32-bit sums only.",
+    sharedHead: {
+      id: "Question",
+      difference: "Largest difference",
+      sharedTokens: "Tokens",
+      sharedMs: "Time",
+      fullTokens: "Whole prompt: tokens",
+      fullMs: "Time",
+      ratio: "Times faster",
+    },
+    packingHeading: "Many questions at once",
+    /** @param {string} readout */
+    packingHint: (readout) =>
+      `The same questions in three ways by turns, options in one order: whole prompts, one question after another behind the kept text, and packed into few runs.${
+        readout === "text"
+          ? " Whole prompts weigh each option against blank evidence every time; the other ways keep that."
+          : ""
+      }`,
+    packingTitle: "Time by number of questions",
+    costHeading: "Cost of one question",
+    costHint:
+      "What one of so many questions takes: as a whole prompt, and packed, without and with its share of reading the text.",
+    costTitle: "Time of one question by their number",
+    questionsAxis: "questions",
+    timeAxis: "time",
+    costAxis: "time of a question",
+    ways: { full: "whole prompts", sequential: "one after another", packed: "packed" },
+    withPrefill: "packed, with reading the text",
+    packingHead: {
+      questions: "Questions",
+      tokens: "tokens",
+      ms: "time",
+      runs: "Packed runs",
+      fullRatio: "Times faster than whole prompts",
+      sequentialRatio: "Times faster than one after another",
+      difference: "Largest difference",
+    },
+    /** @param {string} text of a figure that was reckoned */
+    about: (text) => `about ${text}`,
+    /** @param {number} more */
+    moreQuestions: (more) =>
+      `For the larger numbers, ${formatCount(more)} questions of the page's own are asked besides yours.`,
+    aboutHint:
+      "“about”: only some of the whole prompts were run; the time of the others is reckoned from theirs by token.",
+
+    orderHeading: "Options in reverse",
+    orderHint: "Your questions with their options as given and reversed: how many get another answer?",
+    orderHead: { way: "Read by", flips: "Answers changed", rate: "Flip rate", change: "Largest difference" },
+    readouts: {
+      labels: "letters",
+      text: "option texts",
+      pointer: "trained comparison",
+    },
+    oneOrder: "one order",
+    severalOrders: "several orders",
+    /** @param {number} flips @param {number} all */
+    flips: (flips, all) => `${formatCount(flips)} of ${formatCount(all)}`,
+
+    memoryHeading: "Memory",
+    memory: {
+      pageHeap: "Page, JavaScript",
+      wasm: "WebAssembly",
+      states: "Kept texts",
+      token: "One token of a text",
+      gpu: "Buffers on the GPU",
+      weights: "Weights",
+    },
+    notTold: "this browser does not tell",
+    noGpu: "none: the GPU is not used",
+    /** @param {number} bytes */
+    bytes: (bytes) => (bytes < 1e5 ? `${formatCount(bytes)} bytes` : `${megabytes(bytes)} MB`),
+    /** @param {number} texts @param {number} tokens @param {number} bytes */
+    states: (texts, tokens, bytes) =>
+      `${S.proof.bytes(bytes)} for ${formatCount(tokens)} tokens of ${texts === 1 ? "1 text" : `${formatCount(texts)} texts`}`,
+    /** @param {number} buffers @param {number} bytes */
+    gpuBuffers: (buffers, bytes) => `${S.proof.bytes(bytes)} in ${formatCount(buffers)} buffers`,
+
+    driftHeading: "Cost of the weight format",
+    /** @param {string} format */
+    driftHint: (format) =>
+      `Probabilities in ${format} against fp32 on fixed prompts, as found when the bundle was built.`,
+    drift: {
+      format: "Format",
+      prompts: "Prompts",
+      max: "Largest difference",
+      mean: "Mean difference",
+      flips: "Answers changed",
+    },
+    lossy: "lossy: some answers are far from those of fp32",
+    /** @param {number} bytes */
+    compare: (bytes) => `Compare with fp32 on your questions (loads ${megabytes(bytes)} MB)`,
+    comparing: "Loading fp32 and asking both …",
+    compared: "Compared with fp32",
+    /** @param {{questions: number, max: number, mean: number, flipped: readonly string[]}} drift */
+    comparison: ({ questions, max, mean, flipped }) =>
+      `Your ${questions === 1 ? "question" : `${formatCount(questions)} questions`}: largest difference ${formatDifference(max)}, mean ${formatDifference(mean)}, ${
+        flipped.length === 0 ? "no answer changed" : `changed: ${flipped.join(", ")}`
+      }.`,
+
+    shallowHeading: "Shallow reading",
+    shallow: {
+      layers: "Layers that read the text",
+      anchor: "Anchor",
+      agreement: "Same answers as the whole model",
+      effect: "Effect error",
+      loss: "Accuracy lost",
+      data: "Measured on",
+      gate: "Limits of the gate",
+    },
+    /** @param {number} k @param {number} layers */
+    layers: (k, layers) => `${formatCount(k)} of ${formatCount(layers)}`,
+    notMeasured: "not measured",
+    /** @param {number} value @param {readonly [number, number] | null} interval */
+    withInterval: (value, interval) =>
+      interval === null
+        ? percent.format(value)
+        : `${percent.format(value)} (95% interval: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
+    /** @param {number} n @param {number} texts @param {string} suite */
+    gateData: (n, texts, suite) => `${formatCount(n)} answers about ${formatCount(texts)} texts of ${suite}`,
+    gatePassed: "passes them all",
+  },
+
+  // ---- Code: its texts go into `code: { … }` here
+
+  // ---- Python: its texts go into `python: { … }` here
 };
 
 /**
