@@ -33,7 +33,12 @@ for (const { name, file, content, text, keep, expect, refused } of tables) {
     for (const [place, row] of table.rows.entries()) {
       const fault = table.fault(row);
       if (fault) results.reject(place, fault);
-      else rows.push([row.number, table.textOf(row), ...keep.map((/** @type {string} */ one) => table.kept(row, one))]);
+      else
+        rows.push([
+          row.number,
+          table.textOf(row),
+          ...keep.map((/** @type {string} */ one) => table.kept(row, one)),
+        ]);
     }
     assert.deepEqual(rows, expect.rows);
     const rejects = await (await results.toRejects()).text();

@@ -59,6 +59,17 @@ function agreement(used, agreeing) {
   return agreeing === 1 ? "1 agrees" : `${formatCount(agreeing)} agree`;
 }
 
+/**
+ * @param {number} seconds
+ * @returns {string}
+ */
+function duration(seconds) {
+  const whole = Math.ceil(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.ceil(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
 export const S = {
   title: "typedecide",
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
@@ -161,6 +172,9 @@ export const S = {
     run: "The text could not be decided.",
     sample: "The sample could not be loaded.",
     tab: "This part of the page could not be opened.",
+    file: "The file could not be read.",
+    table: "The table could not be answered.",
+    labels: "The labels could not be used.",
   },
   /** @param {string} value */
   found: (value) => ` Found: ${value}`,
@@ -176,6 +190,7 @@ export const S = {
     INVALID_QUESTION:
       "Edit the question so that it has a text and at least two different, non-empty options.",
     INVALID_STATE: "The text holds characters that are not valid Unicode. Paste it again from its source.",
+    INPUT: "Correct the file and load it again.",
     QUOTA: "Free some disk space, or delete what other sites keep in this browser.",
     DEVICE_LOST:
       "The graphics device went away. Try again; if it happens twice, load the page with ?device=wasm.",
@@ -275,7 +290,97 @@ export const S = {
     runFailed: "Not decided",
   },
 
-  // ---- Table: its texts go into `table: { … }` here
+  // ---- Table
+  table: {
+    sourceHeading: "Table",
+    drop: "Drop a CSV, TSV or JSONL file here, or",
+    choose: "Choose a file",
+    paste: "Or paste rows",
+    pasteLabel: "Rows with a header, as CSV or tab separated, or JSON lines",
+    pasteUse: "Use these rows",
+    nothingPasted: "Paste some rows first.",
+    pasted: "pasted",
+    reading: "Reading the file …",
+    /** @param {string} name @param {number} rows @param {number} columns */
+    summary: (name, rows, columns) =>
+      `${name}: ${formatCount(rows)} ${rows === 1 ? "row" : "rows"}, ${formatCount(columns)} ${columns === 1 ? "column" : "columns"}`,
+
+    textColumn: "Column of the texts",
+    /** @param {number} chosen @param {number} all */
+    keepSummary: (chosen, all) => `Columns copied into the result: ${chosen} of ${all}`,
+    keepLegend: "Columns copied into the result",
+    all: "All",
+    noneOfThem: "None",
+
+    questions: "Questions",
+    /** @param {readonly string[]} ids */
+    asked: (ids) => (ids.length === 0 ? "none yet" : `${formatCount(ids.length)}: ${ids.join(", ")}`),
+    edit: "Edit them in Decide",
+    outdated:
+      "The questions were edited since this run began: it goes on with those that it began with. Start again to use the new ones.",
+
+    keepRun: "Keep this run in the browser, so that it survives a reload",
+    keepHint:
+      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
+    holds: "This browser keeps this run: file, questions and finished rows.",
+    forget: "Delete what is kept",
+    forgotten: "Deleted what the browser kept of the run",
+    notKept: "The browser does not keep this run, so a reload loses it:",
+    command: "The same on the command line",
+    commandHint:
+      "With questions.json from Decide, this writes the same file, byte for byte. Without --engine page it is faster, and probabilities differ by some millionths.",
+
+    start: "Start",
+    pause: "Pause",
+    resume: "Resume",
+    again: "Start again",
+    restored: "Took up the run that this browser kept",
+    waiting: "Starts as soon as the model is ready",
+    /** @param {number} done @param {number} all @param {number} rejected */
+    progress: (done, all, rejected) =>
+      `${formatCount(done)} of ${formatCount(all)} rows${rejected > 0 ? `, ${formatCount(rejected)} rejected` : ""}`,
+    /** @param {number} rate rows a second */
+    rate: (rate) => `${rate < 9.95 ? oneDigit.format(rate) : integer.format(rate)} rows/s`,
+    /** @param {number} seconds */
+    left: (seconds) => `${duration(seconds)} left`,
+    paused: "Paused",
+    done: "Done",
+    progressLabel: "Rows done",
+
+    resultsHeading: "Answers",
+    filterQuestion: "Question",
+    filterAnswer: "Answer",
+    any: "Any",
+    rejected: "Rejected rows",
+    open: "Not answered yet",
+    least: "Confidence from",
+    most: "to",
+    sort: "Sort by",
+    sorts: { row: "Row", lowest: "Least confident first", highest: "Most confident first", answer: "Answer" },
+    /** @param {number} shown @param {number} all */
+    matching: (shown, all) =>
+      shown === all ? `${formatCount(all)} rows` : `${formatCount(shown)} of ${formatCount(all)} rows`,
+    /** @param {number} count */
+    update: (count) => `Show ${formatCount(count)} more`,
+    caption: "Rows and their answers",
+    row: "Row",
+    openRow: "…",
+    /** @param {string | null} column @param {string} reason */
+    fault: (column, reason) => `Rejected: ${column === null ? "" : `${column} `}${reason}`,
+    abstains: "abstains",
+    noRows: "No row is like that.",
+    more: "more",
+    pages: "Pages of the table",
+    previous: "Previous",
+    next: "Next",
+    /** @param {number} from @param {number} to @param {number} all */
+    page: (from, to, all) =>
+      all === 0 ? "0 of 0" : `${formatCount(from)}–${formatCount(to)} of ${formatCount(all)}`,
+    download: "Download CSV",
+    downloadHint: "One row for each answered row, with a probability column for every option, in UTF-8.",
+    downloadRejects: "Download rejected rows",
+    discard: "Discard the answers",
+  },
 
   // ---- Trust: its texts go into `trust: { … }` here
 

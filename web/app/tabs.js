@@ -13,7 +13,11 @@ import { S } from "./strings.js";
 /** @typedef {{id: string, link: HTMLAnchorElement, panel: HTMLElement, mounted: Promise<Mounted> | null}} Tab */
 
 /** @type {readonly Named[]} */
-const TABS = [{ id: "decide", label: S.tabs.decide }];
+const TABS = [
+  { id: "decide", label: S.tabs.decide },
+  { id: "table", label: S.tabs.table },
+  { id: "trust", label: S.tabs.trust },
+];
 
 const STEPS = new Map([
   ["ArrowRight", 1],

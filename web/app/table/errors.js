@@ -3,5 +3,6 @@
 import { TypedecideError } from "../../errors.js";
 
 export class InputError extends TypedecideError {
+  /** @override */
   static code = "INPUT";
 }

@@ -1,0 +1,4 @@
+/** @param {HTMLElement} panel */
+export async function mount(panel) {
+  return {};
+}
