@@ -194,7 +194,7 @@ def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str
         json.dumps(
             [
                 *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
-                *(model.source.licence, calibration, POLICY),
+                *(model.source.licence, calibration, POLICY, _gate(model)),
             ]
         ).encode()
     )
@@ -278,6 +278,13 @@ def _model_facts(model: ModelBuild) -> dict[str, Any]:
     }
 
 
+def _gate(model: ModelBuild) -> Mapping[str, Any] | None:
+    """What the gate found of a shallow model; None for others, and where nobody has measured it."""
+    if model.shallow is None or (measured := Measured.find(model.source)) is None:
+        return None
+    return measured.gates.get((model.shallow.k, model.shallow.anchor))
+
+
 def _manifest(
     model: ModelBuild,
     formats: dict[str, Any],
@@ -299,6 +306,7 @@ def _manifest(
         },
         "readout": model.profile.readout,
         **({} if calibration is None else {"calibration": calibration}),
+        **({} if (gate := _gate(model)) is None else {"shallow_gate": gate}),
         "prompt": model.prompt_spec,
         "labels": model.labels,
         "tokenizer": "model/tokenizer.json",

@@ -26,11 +26,13 @@ class Measured:
     origin: the model's, as its source says it.
     chosen: layers and anchor that the gate let through; None: it let none through.
     agreements: by layers and anchor, the share of answers that are the whole model's.
+    gates: by layers and anchor, what the gate found: the suite measured on, its limits, and the form's row.
     """
 
     origin: str
     chosen: tuple[int, str] | None
     agreements: Mapping[tuple[int, str], float]
+    gates: Mapping[tuple[int, str], Mapping[str, Any]]
 
     @classmethod
     def parse(cls, document: Any, path: Path) -> Self:
@@ -40,6 +42,8 @@ class Measured:
             forms = {(form["k"], form["anchor"]): float(form["agreement"]) for form in document["rows"]}
             chosen = None if one is None else (one["k"], one["anchor"])
             origin = document["model"]["origin"]
+            about = {"suite": document["data"]["suite"], "limits": document["limits"]}
+            gates = {(form["k"], form["anchor"]): {**about, "row": form} for form in document["rows"]}
         except (LookupError, TypeError, ValueError) as error:
             raise UnsupportedError(
                 f"{path} is not what `python -m bench.gate` writes: {error!r}.", path=str(path)
@@ -52,7 +56,7 @@ class Measured:
                 schema=schema,
                 chosen=chosen,
             )
-        return cls(origin, chosen, forms)
+        return cls(origin, chosen, forms, gates)
 
     @classmethod
     def find(cls, source: Source) -> Self | None:

@@ -378,6 +378,10 @@ def test_a_bundle_follows_the_gate(dist_pointer: Path, models: Path, tmp_path: P
     assert depth(None) == (None, "instruction", None)
     out = bundles.build(tmp_path / "dist", TINY, ("fp32",), quiet=True, shallow="auto")
     assert Bundle.open(out).model["shallow"] == {"layers": 2, "anchor": "instruction", "agreement": 0.995}
+    found = json.loads(models.read_text("utf-8"))
+    shown = Bundle.open(out).manifest["shallow_gate"]
+    assert shown == {"suite": "heldout", "limits": found["limits"], "row": found["rows"][0]}
+    assert shown["row"]["faults"] == []
     with NativeEngine(out) as engine:
         assert engine.info["shallow"] == {"layers": 3, "k": 2, "anchor": "instruction", "agreement": 0.995}
 

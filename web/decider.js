@@ -8,6 +8,7 @@ import { Calibrator } from "./calibration.js";
 import { get } from "./download.js";
 import { tokenBytes, turn } from "./engine.js";
 import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import { memoryBytes } from "./meter.js";
 import { importModule } from "./modules.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
 import { certified, rounds } from "./orderings.js";
@@ -44,6 +45,7 @@ import { BLANK, gain } from "./text.js";
 /** @typedef {import("./types.js").Prefilled} Prefilled */
 /** @typedef {import("./types.js").ScoredAll} ScoredAll */
 /** @typedef {import("./types.js").Ordered} Ordered */
+/** @typedef {import("./types.js").Memory} Memory */
 /** @typedef {import("./options.js").Options} Options */
 /** @typedef {import("./options.js").Asking} Asking */
 /** @typedef {import("./questions.js").Question} Question */
@@ -69,8 +71,9 @@ export class Decider {
    * @param {number} stateBytes memory for kept states
    * @param {Calibrator} calibrator
    * @param {Info} info
+   * @param {import("./runtime.js").Started["gpu"]} gpu
    */
-  constructor(engine, manifest, tokenizer, stateBytes, calibrator, info) {
+  constructor(engine, manifest, tokenizer, stateBytes, calibrator, info, gpu) {
     this.engine = engine;
     this.manifest = /** @type {import("./options.js").Manifest} */ (manifest);
     this.prompt = new Prompt(promptSpec(manifest));
@@ -82,6 +85,7 @@ export class Decider {
     this.tokenizer = tokenizer;
     this.calibrator = calibrator;
     this.info = info;
+    this.gpu = gpu;
     /** @type {State | null} the text that `score` is about */
     this.state = null;
     /** @type {string | null} that text, where its cache is not to be trusted and has to be computed again */
@@ -150,7 +154,8 @@ export class Decider {
       loadMs: performance.now() - began,
     };
     onProgress({ phase: "ready", message: "Ready" });
-    return new Decider(started.engine, manifest, tokenizer, settings.stateBytes, calibrator, info);
+    const { engine, gpu } = started;
+    return new Decider(engine, manifest, tokenizer, settings.stateBytes, calibrator, info, gpu);
   }
 
   /**
@@ -190,6 +195,14 @@ export class Decider {
     this.head ??= await this.engine.prefill(this.constant, { anchor: this.anchor });
     const starts = this.constant.length > 0 && this.constant.every((id, i) => id === ids[i]);
     return starts ? this.head : undefined;
+  }
+
+  /**
+   * What is held now.
+   * @returns {Memory}
+   */
+  memory() {
+    return { wasmBytes: memoryBytes(), stateBytes: this.states.bytes, gpu: this.gpu?.() ?? null };
   }
 
   /** Release all kept states, what is known of blank evidence, and batch priors; the next prefill starts anew. */

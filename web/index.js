@@ -30,6 +30,7 @@ export * from "./errors.js";
 /** @typedef {import("./types.js").Ordered} Ordered */
 /** @typedef {import("./options.js").Options} ScoreAllOptions */
 /** @typedef {import("./types.js").ScoredAll} ScoredAll */
+/** @typedef {import("./types.js").Memory} Memory */
 /**
  * @template Q
  * @typedef {import("./types.js").Decision<Q>} Decision
@@ -244,6 +245,14 @@ export class Engine {
    */
   states() {
     return /** @type {Promise<any>} */ (this.#channel.call("states", []));
+  }
+
+  /**
+   * What the engine holds now.
+   * @returns {Promise<Memory>}
+   */
+  memory() {
+    return /** @type {Promise<any>} */ (this.#channel.call("memory", []));
   }
 
   /** Free all kept texts; the engine stays usable. */

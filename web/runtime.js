@@ -8,6 +8,7 @@
 
 import { Engine } from "./engine.js";
 import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError } from "./errors.js";
+import { countBuffers, countingMemories } from "./meter.js";
 import { importModule } from "./modules.js";
 import { scores } from "./pointer.js";
 
@@ -52,6 +53,7 @@ export const CANDIDATES = Object.freeze([
  * @property {number} threads
  * @property {string | null} adapter
  * @property {{version: string, build: string}} ort
+ * @property {(() => import("./meter.js").Buffers) | null} gpu what it holds on the GPU; null where it uses none
  */
 
 /**
@@ -81,7 +83,7 @@ export async function start(store, options) {
       });
       continue;
     }
-    const { trial, engine, ort, threads } = await tryCandidate(candidate, context);
+    const { trial, engine, ort, threads, gpu } = await tryCandidate(candidate, context);
     trials.push(trial);
     if (!engine) continue;
     const rest = wanted.slice(trials.length).map((c) => notTried(c, candidate));
@@ -93,6 +95,7 @@ export async function start(store, options) {
       threads,
       adapter: candidate.device === "webgpu" && adapter ? describe(adapter) : null,
       ort,
+      gpu,
     };
   }
   throw new UnsupportedError(`no way to run the model is left on this device: ${explain(trials)}`, {
@@ -106,10 +109,10 @@ export async function start(store, options) {
 /**
  * @param {Candidate} candidate
  * @param {{store: Store, format: Format, options: Options, adapter: GPUAdapter | null, weights: Weights | null}} context
- * @returns {Promise<{trial: Trial, engine: Engine | null, ort: {version: string, build: string}, threads: number}>}
+ * @returns {Promise<{trial: Trial, engine: Engine | null} & Pick<Started, "ort" | "threads" | "gpu">>}
  */
 async function tryCandidate(candidate, context) {
-  const { store, format, options } = context;
+  const { store, format, options, adapter } = context;
   const began = performance.now();
   const build = candidate.device === "wasm" ? "wasm" : webgpuBuild();
   const threads = threadCount(store.base, options.threads);
@@ -120,11 +123,13 @@ async function tryCandidate(candidate, context) {
   try {
     const ort = await loadOrt(store, build, threads, options.report);
     ortVersion = ort.env.versions.web ?? ortVersion;
-    context.weights ??= await store.assemble(format.data, (file, loaded, total) =>
+    const weights = (context.weights ??= await store.assemble(format.data, (file, loaded, total) =>
       options.report("download", "Downloading the model", file, loaded, total),
-    );
+    ));
     options.report("session", `Preparing ${candidate.name}`);
-    engine = await open(candidate, ort, context, context.weights);
+    const device = await openDevice(candidate, adapter);
+    const gpu = device && countBuffers(device);
+    engine = await countingMemories(() => open(candidate, ort, device, context, weights));
     options.report("selftest", `Checking ${candidate.name} against golden values`);
     const tolerance = store.manifest.selftest.tolerance;
     trial.maxError = await selfTest(engine, format, tolerance, options.signal);
@@ -136,6 +141,7 @@ async function tryCandidate(candidate, context) {
         engine,
         ort: { version: ortVersion, build },
         threads: candidate.device === "wasm" ? threads : 1,
+        gpu,
       };
     }
     await engine.release();
@@ -151,7 +157,7 @@ async function tryCandidate(candidate, context) {
 
 /** @param {Trial} trial */
 function failed(trial) {
-  return { trial, engine: null, ort: { version: "", build: "" }, threads: 0 };
+  return { trial, engine: null, ort: { version: "", build: "" }, threads: 0, gpu: null };
 }
 
 /**
@@ -198,13 +204,12 @@ async function prefilled(engine, { prefix, anchor = 0 }) {
 /**
  * @param {Candidate} candidate
  * @param {Ort} ort
- * @param {{store: Store, format: Format, adapter: GPUAdapter | null}} context
+ * @param {GPUDevice | null} device
+ * @param {{store: Store, format: Format}} context
  * @param {Weights} weights
  */
-async function open(candidate, ort, { store, format, adapter }, weights) {
+async function open(candidate, ort, device, { store, format }, weights) {
   const graph = await store.bytes(format.graphs[candidate.graph]);
-  const device =
-    candidate.device === "webgpu" ? await openDevice(/** @type {GPUAdapter} */ (adapter), candidate) : null;
   const session = await ort.InferenceSession.create(graph, {
     executionProviders: [device ? /** @type {any} */ ({ name: "webgpu", device }) : "wasm"],
     externalData: weights,
@@ -222,13 +227,14 @@ async function findAdapter() {
 }
 
 /**
- * A device of our own, so that the features it has are known and its loss is noticed.
- * @param {GPUAdapter} adapter
+ * A device of our own, so that the features it has are known and its loss is noticed; null for WASM.
  * @param {Candidate} candidate
+ * @param {GPUAdapter | null} adapter
  */
-async function openDevice(adapter, candidate) {
+async function openDevice(candidate, adapter) {
+  if (candidate.device === "wasm") return null;
   // An adapter gives one device only; each candidate asks for its own.
-  const own = (await findAdapter()) ?? adapter;
+  const own = (await findAdapter()) ?? /** @type {GPUAdapter} */ (adapter);
   const useful = ["subgroups", "shader-f16", "timestamp-query"];
   const features = useful.filter((f) => own.features.has(f) && (f !== "subgroups" || candidate.subgroups));
   const limits = /** @type {const} */ ([

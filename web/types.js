@@ -96,6 +96,12 @@ export {};
  */
 
 /**
+ * What an engine holds, in bytes: its WebAssembly memory, which never shrinks; kept texts, beside it, or among the buffers
+ * on the GPU; and all buffers on the GPU, null where none is used.
+ * @typedef {{wasmBytes: number, stateBytes: number, gpu: {buffers: number, bytes: number} | null}} Memory
+ */
+
+/**
  * @typedef {object} Info
  * @property {Record<string, unknown>} model
  * @property {string} format

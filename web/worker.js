@@ -36,6 +36,7 @@ const OPERATIONS = {
   decide: ([state, questions, options], id, signal) =>
     loaded().decide(state, questions, options, streamTo(id), () => signal.aborted),
   states: async () => loaded().states.list(),
+  memory: async () => loaded().memory(),
   release: async () => loaded().release(),
   scoreFull: ([state, question, readout]) => loaded().scoreFull(state, question, readout),
 };

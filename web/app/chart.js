@@ -14,6 +14,7 @@ import {
   yRange,
 } from "./chart_data.js";
 import { h } from "./dom.js";
+import { figuresTable } from "./figures.js";
 import { S } from "./strings.js";
 
 /** @typedef {import("./chart_data.js").ChartSpec} ChartSpec */
@@ -89,7 +90,8 @@ export class Chart {
   #caption = h("figcaption", { class: "chart-title" });
   #canvas = h("div", { class: "chart-plot", role: "img" });
   #legend = h("ul", { class: "chart-legend" });
-  #table = h("table", {});
+  #summary = h("summary", {}, S.chart.table);
+  #details = h("details", {});
   #sizes = new ResizeObserver(() => this.#fit());
   #schemes = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
   #recolour = () => this.#plot?.redraw(false);
@@ -101,16 +103,7 @@ export class Chart {
   constructor(library, spec) {
     this.#library = library;
     this.#spec = spec;
-    const scroller = h("div", { class: "chart-table", tabindex: 0, role: "region" }, this.#table);
-    this.element = h(
-      "figure",
-      { class: "chart" },
-      this.#caption,
-      this.#canvas,
-      this.#legend,
-      h("details", {}, h("summary", {}, S.chart.table), scroller),
-    );
-    this.scroller = scroller;
+    this.element = h("figure", { class: "chart" }, this.#caption, this.#canvas, this.#legend, this.#details);
     this.#sizes.observe(this.#canvas);
     for (const scheme of this.#schemes) scheme.addEventListener("change", this.#recolour);
     this.update(spec);
@@ -124,9 +117,14 @@ export class Chart {
     this.#spec = spec;
     this.#caption.textContent = spec.title;
     this.#canvas.setAttribute("aria-label", S.chart.label(spec.title, axisTitle(spec.x), axisTitle(spec.y)));
-    this.scroller.setAttribute("aria-label", S.chart.tableLabel(spec.title));
     this.#legend.replaceChildren(...(spec.series.length > 1 ? legend(spec.series) : []));
-    this.#table.replaceChildren(...tableContent(spec));
+    const { head, rows } = tableOf(spec, S.none);
+    const table = figuresTable(
+      S.chart.tableLabel(spec.title),
+      head,
+      rows.map((cells) => ({ cells })),
+    );
+    this.#details.replaceChildren(this.#summary, table);
     this.#draw();
   }
 
@@ -334,18 +332,4 @@ function svg(tag, attributes) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   return element;
-}
-
-/** @param {ChartSpec} spec */
-function tableContent(spec) {
-  const { head, rows } = tableOf(spec, S.none);
-  const [first, ...others] = head.map((text) => h("th", { scope: "col" }, text));
-  const body = rows.map(([name, ...cells]) =>
-    h("tr", {}, h("th", { scope: "row" }, name), ...cells.map((text) => h("td", {}, text))),
-  );
-  return [
-    h("caption", { class: "visually-hidden" }, spec.title),
-    h("thead", {}, h("tr", {}, first, ...others)),
-    h("tbody", {}, ...body),
-  ];
 }

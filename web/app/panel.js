@@ -140,11 +140,15 @@ function shallowRow({ shallow }) {
 
 /** @param {Info["selfTest"]} trials */
 function candidateList(trials) {
-  return [
-    h("h3", {}, S.candidatesHeading),
-    h("p", { class: "hint" }, S.candidatesHint),
-    h("ol", { class: "candidates" }, ...trials.map(candidateRow)),
-  ];
+  return [h("h3", {}, S.candidatesHeading), h("p", { class: "hint" }, S.candidatesHint), candidates(trials)];
+}
+
+/**
+ * What the self-test found, in the order tried.
+ * @param {Info["selfTest"]} trials
+ */
+export function candidates(trials) {
+  return h("ol", { class: "candidates" }, ...trials.map(candidateRow));
 }
 
 /** @param {Info["selfTest"][number]} test */

@@ -38,6 +38,23 @@ export function formatCount(count) {
 }
 
 /**
+ * A difference of two probabilities or logits; what is nothing to the last bit is said so.
+ * @param {number} value
+ * @returns {string}
+ */
+export function formatDifference(value) {
+  return value === 0 ? "0" : value.toExponential(1);
+}
+
+/**
+ * @param {number} ratio
+ * @returns {string}
+ */
+export function formatRatio(ratio) {
+  return ratio < 100 ? oneDigit.format(ratio) : integer.format(ratio);
+}
+
+/**
  * @param {number} bytes
  * @returns {string}
  */
@@ -175,6 +192,7 @@ export const S = {
     file: "The file could not be read.",
     table: "The table could not be answered.",
     labels: "The labels could not be used.",
+    proof: "The measuring did not end.",
   },
   /** @param {string} value */
   found: (value) => ` Found: ${value}`,
@@ -384,7 +402,179 @@ export const S = {
 
   // ---- Trust: its texts go into `trust: { … }` here
 
-  // ---- Proof: its texts go into `proof: { … }` here
+  // ---- Proof
+  proof: {
+    heading: "What this device does",
+    intro:
+      "Measured here and now, in this browser, on the text and the questions of the Decide tab. Nothing of it leaves the page.",
+    effortLegend: "How much to measure",
+    efforts: {
+      quick: { label: "Quick", hint: "1 and 4 questions, once" },
+      normal: { label: "Normal", hint: "1, 4 and 11 questions, three times" },
+      thorough: { label: "Thorough", hint: "1, 4, 11 and 32 questions, three times" },
+    },
+    measure: "Measure",
+    stop: "Stop",
+    download: "Download JSON",
+    copy: "Copy JSON",
+    exportHint: "The figures, the device and the ids of the questions; neither the text nor what was asked.",
+    copied: "The figures were copied",
+    idle: "Not measured yet",
+    waitingForModel: "Measures as soon as the model is ready",
+    noQuestions: "There is no question that can be asked: write one on the Decide tab",
+    progressLabel: "Measuring",
+    /** @param {number} done @param {number} all */
+    progress: (done, all) => `Step ${formatCount(done)} of ${formatCount(all)}`,
+    /** @param {number} ms */
+    finished: (ms) => `Measured in ${formatMs(ms)}`,
+    stopped: "Stopped: what was measured stays",
+    failed: "Not measured",
+    /** @param {{characters: number, tokens: number | null, questions: number, readout: string}} of */
+    measuredOn: ({ characters, tokens, questions, readout }) =>
+      `Of a text of ${formatCount(characters)} characters${
+        tokens === null ? "" : ` (${formatCount(tokens)} tokens with what stands before it)`
+      } and ${questions === 1 ? "1 question" : `${formatCount(questions)} questions`}, by the ${readout} readout.`,
+    outdated: "The text or the questions were changed since.",
+    /** @param {readonly string[]} ids */
+    invalid: (ids) => `Left out, as they are not valid: ${ids.join(", ")}.`,
+
+    checksHeading: "Checks",
+    passed: "passed",
+    notPassed: "failed",
+    open: "not measured",
+    checks: {
+      selfTest: "Self-test: right answers of known prompts",
+      shared: "Kept prefix: gives what whole prompts give",
+      packed: "Packed questions: give what whole prompts give",
+      order: "Order of the options: does not matter",
+    },
+    /** @param {number} found @param {number} allowed */
+    limit: (found, allowed) => `${formatDifference(found)}, allowed ${formatDifference(allowed)}`,
+
+    selfTestHeading: "Self-test",
+    sharedHeading: "Kept prefix against whole prompts",
+    sharedHint:
+      "Each question twice: behind the text that was read once, and as one whole prompt without any cache. Probabilities may differ by the rounding of 32-bit sums only.",
+    sharedHead: {
+      id: "Question",
+      difference: "Largest difference",
+      sharedTokens: "Tokens",
+      sharedMs: "Time",
+      fullTokens: "Whole prompt: tokens",
+      fullMs: "Time",
+      ratio: "Times faster",
+    },
+    packingHeading: "Many questions at once",
+    /** @param {string} readout */
+    packingHint: (readout) =>
+      `The same questions in three ways by turns, options in one order: whole prompts, one question after another behind the kept text, and packed into few runs.${
+        readout === "text"
+          ? " Whole prompts weigh each option against blank evidence every time; the other ways keep that."
+          : ""
+      }`,
+    packingTitle: "Time by number of questions",
+    costHeading: "Cost of one question",
+    costHint:
+      "What one of so many questions takes: as a whole prompt, and packed, without and with its share of reading the text.",
+    costTitle: "Time of one question by their number",
+    questionsAxis: "questions",
+    timeAxis: "time",
+    costAxis: "time of a question",
+    ways: { full: "whole prompts", sequential: "one after another", packed: "packed" },
+    withPrefill: "packed, with reading the text",
+    packingHead: {
+      questions: "Questions",
+      tokens: "tokens",
+      ms: "time",
+      runs: "Packed runs",
+      fullRatio: "Times faster than whole prompts",
+      sequentialRatio: "Times faster than one after another",
+      difference: "Largest difference",
+    },
+    /** @param {string} text of a figure that was reckoned */
+    about: (text) => `about ${text}`,
+    /** @param {number} more */
+    moreQuestions: (more) =>
+      `For the larger numbers, ${formatCount(more)} questions of the page's own are asked besides yours.`,
+    aboutHint:
+      "“about”: only some of the whole prompts were run; the time of the others is reckoned from theirs by token.",
+
+    orderHeading: "Options in reverse",
+    orderHint: "Your questions with their options as given and reversed: how many get another answer?",
+    orderHead: { way: "Read by", flips: "Answers changed", rate: "Flip rate", change: "Largest difference" },
+    readouts: {
+      labels: "letters",
+      text: "option texts",
+      pointer: "trained comparison",
+    },
+    oneOrder: "one order",
+    severalOrders: "several orders",
+    /** @param {number} flips @param {number} all */
+    flips: (flips, all) => `${formatCount(flips)} of ${formatCount(all)}`,
+
+    memoryHeading: "Memory",
+    memory: {
+      pageHeap: "Page, JavaScript",
+      wasm: "WebAssembly",
+      states: "Kept texts",
+      token: "One token of a text",
+      gpu: "Buffers on the GPU",
+      weights: "Weights",
+    },
+    notTold: "this browser does not tell",
+    noGpu: "none: the GPU is not used",
+    /** @param {number} bytes */
+    bytes: (bytes) => (bytes < 1e5 ? `${formatCount(bytes)} bytes` : `${megabytes(bytes)} MB`),
+    /** @param {number} texts @param {number} tokens @param {number} bytes */
+    states: (texts, tokens, bytes) =>
+      `${S.proof.bytes(bytes)} for ${formatCount(tokens)} tokens of ${texts === 1 ? "1 text" : `${formatCount(texts)} texts`}`,
+    /** @param {number} buffers @param {number} bytes */
+    gpuBuffers: (buffers, bytes) => `${S.proof.bytes(bytes)} in ${formatCount(buffers)} buffers`,
+
+    driftHeading: "Cost of the weight format",
+    /** @param {string} format */
+    driftHint: (format) =>
+      `Probabilities in ${format} against fp32 on fixed prompts, as found when the bundle was built.`,
+    drift: {
+      format: "Format",
+      prompts: "Prompts",
+      max: "Largest difference",
+      mean: "Mean difference",
+      flips: "Answers changed",
+    },
+    lossy: "lossy: some answers are far from those of fp32",
+    /** @param {number} bytes */
+    compare: (bytes) => `Compare with fp32 on your questions (loads ${megabytes(bytes)} MB)`,
+    comparing: "Loading fp32 and asking both …",
+    compared: "Compared with fp32",
+    /** @param {{questions: number, max: number, mean: number, flipped: readonly string[]}} drift */
+    comparison: ({ questions, max, mean, flipped }) =>
+      `Your ${questions === 1 ? "question" : `${formatCount(questions)} questions`}: largest difference ${formatDifference(max)}, mean ${formatDifference(mean)}, ${
+        flipped.length === 0 ? "no answer changed" : `changed: ${flipped.join(", ")}`
+      }.`,
+
+    shallowHeading: "Shallow reading",
+    shallow: {
+      layers: "Layers that read the text",
+      anchor: "Anchor",
+      agreement: "Same answers as the whole model",
+      effect: "Effect error",
+      loss: "Accuracy lost",
+      data: "Measured on",
+      gate: "Limits of the gate",
+    },
+    /** @param {number} k @param {number} layers */
+    layers: (k, layers) => `${formatCount(k)} of ${formatCount(layers)}`,
+    notMeasured: "not measured",
+    /** @param {number} value @param {readonly [number, number] | null} interval */
+    withInterval: (value, interval) =>
+      interval === null
+        ? percent.format(value)
+        : `${percent.format(value)} (95 %: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
+    /** @param {number} n @param {number} texts @param {string} suite */
+    gateData: (n, texts, suite) => `${formatCount(n)} answers about ${formatCount(texts)} texts of ${suite}`,
+    gatePassed: "passes them all",
+  },
 
   // ---- Code: its texts go into `code: { … }` here
 

@@ -17,6 +17,7 @@ const TABS = [
   { id: "decide", label: S.tabs.decide },
   { id: "table", label: S.tabs.table },
   { id: "trust", label: S.tabs.trust },
+  { id: "proof", label: S.tabs.proof },
 ];
 
 const STEPS = new Map([
