@@ -30,6 +30,7 @@ from typedecide.batch import reject
 from typedecide.calibration import Calibration
 from typedecide.errors import TypedecideError, revive_error
 from typedecide.inputs import InputError
+from typedecide.labelled import true_option
 from typedecide.options import Asking
 from typedecide.orderings import (
     certified,
@@ -1072,6 +1073,10 @@ def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
     yield "errors that tie", "risk_coverage", [[0.9, 0.5, 0.5], [1, 0, 1]]
     yield "all levels tie", "kendall_tau", [[0.1, 0.2], [1, 1]]
     yield "ties on both sides", "kendall_tau", [[1.0, 1.0, 2.0, 3.0], [0, 1, 1, 2]]
+    yield "no counts", "confusion", [[], [], 2]
+    yield "three options", "confusion", [[0, 2, 2, 1], [0, 1, 2, 1], 3]
+    yield "nothing to keep", "thresholds", [[], []]
+    yield "confidences that tie, and one of 0", "thresholds", [[0.5, 0.9, 0.5, 0.0], [1, 1, 0.5, 0]]
     yield "one value", "interval", [[0.5]]
     yield "a half", "interval", [[0.0, 0.1, 0.4, 0.9], 0.5]
     rng = random.Random(11)
@@ -1094,11 +1099,22 @@ def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
             yield which, "kendall_tau", [expected, levels, weights]
         yield f"random {number}", "risk_coverage", [confidences, credits]
         yield f"random {number}", "interval", [expected]
+        yield f"random {number}", "quantile", [expected, rng.random()]
+        yield f"random {number}", "thresholds", [confidences, credits]
+        for error in (0.0, 0.05, 0.3):
+            yield f"random {number}, {error}", "widest", [confidences, credits, error]
+        yield f"random {number}", "at_threshold", [confidences, credits, rng.random()]
 
 
 def metric_view(function: str, arguments: list[Any]) -> Any:
     """A figure; of bins also the calibration error that they give."""
+    if function in ("widest", "at_threshold"):
+        confidences, credits, limit = arguments
+        one = getattr(metrics, function)(metrics.thresholds(confidences, credits), limit)
+        return one and vars(one)
     found = getattr(metrics, function)(*arguments)
+    if function == "thresholds":
+        return [vars(one) for one in found]
     if function != "reliability":
         return to_json(found)
     return {"bins": [vars(one) for one in found], "calibration_error": metrics.calibration_error(found)}
@@ -1233,7 +1249,20 @@ def table_vectors() -> Case:
         "numbers": [{"value": value, "expect": repr(value)} for value in floats],
         "lines": [{"cells": ["row", *one], "expect": written(["row", *one])} for one in cells],
         "tables": tables,
+        "labels": [
+            {"question": question, "cell": cell, "expect": true_option(parse_question(question), cell)}
+            for question, cells in LABELS
+            for cell in cells
+        ],
     }
+
+
+LABELS: list[tuple[Case, list[str]]] = [
+    ({"type": "noul", "criteria": "Angry?"}, ["yes", " NO ", "True", "0", "1", "y", "", "2"]),
+    ({"type": "choice", "criteria": ["a", " b", "C"]}, ["a", " a ", " b", "b", "c", "C\n", "", "A"]),
+    ({"type": "score", "criteria": ["1", "2", "10"]}, ["1", "10", "1.0", " 2"]),
+]
+"""Questions, and cells that may hold their true answers."""
 
 
 def written(cells: list[str]) -> str:

@@ -71,9 +71,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="local: this process (default); page: the page's engine in headless Chromium, whose file is that of the"
         " page's Table tab byte for byte; ray: the cluster that RAY_ADDRESS names, or this machine's processors",
     )
-    command.add_argument(
-        "--device", choices=DEVICES, help="for page: what it runs on (default: auto)"
-    )
+    command.add_argument("--device", choices=DEVICES, help="for page: what it runs on (default: auto)")
     command.add_argument(
         "--workers", type=whole(1), metavar="N", help="for ray: processes with an engine each"
     )
