@@ -77,6 +77,14 @@ function agreement(used, agreeing) {
 }
 
 /**
+ * A number of answers, of which ties may count in part.
+ * @param {number} count
+ */
+function countOf(count) {
+  return Number.isInteger(count) ? integer.format(count) : oneDigit.format(count);
+}
+
+/**
  * @param {number} seconds
  * @returns {string}
  */
@@ -400,7 +408,82 @@ export const S = {
     discard: "Discard the answers",
   },
 
-  // ---- Trust: its texts go into `trust: { … }` here
+  // ---- Trust
+  trust: {
+    heading: "How far to trust the answers",
+    intro: "Compares the answers of the Table tab with true answers that you have.",
+    noTable: "Load a table first, and answer its rows.",
+    toTable: "Go to Table",
+    noAnswers: "No row is answered yet.",
+    runNow: "Answer the rows now",
+    question: "Question",
+    source: "True answers",
+    /** @param {string} column */
+    column: (column) => `Column “${column}” of the table`,
+    given: "Paste them, or load a file",
+    pasteLabel: "True answers, one a line in the order of the rows; an empty line is a row without one",
+    usePasted: "Use these",
+    chooseFile: "Choose a file",
+    fileHint:
+      "A CSV, TSV or JSONL file: a column named like the question, “label” or “gold”, and a column “row” with row numbers, unless it has all rows in their order.",
+    /** @param {number} used @param {number} missing @param {number} open */
+    used: (used, missing, open) =>
+      [
+        `${formatCount(used)} answered ${used === 1 ? "row has" : "rows have"} a true answer`,
+        missing > 0 ? `${formatCount(missing)} rows have none` : "",
+        open > 0 ? `${formatCount(open)} rows with one are not answered` : "",
+      ]
+        .filter(Boolean)
+        .join("; ") + ".",
+    /** @param {number} count @param {string} first */
+    unknown: (count, first) =>
+      `${formatCount(count)} ${count === 1 ? "label is" : "labels are"} none of the options and not used: ${first}`,
+    /** @param {number} row @param {string} label */
+    unknownOne: (row, label) => `row ${row} “${label}”`,
+    few: "With fewer than 100 true answers all of this is rough.",
+
+    figures: {
+      accuracy: "Accuracy",
+      majority: "Always the most frequent answer",
+      chance: "Guessing",
+      error: "Expected calibration error",
+    },
+    /** @param {number} low @param {number} high */
+    interval: (low, high) => `95% interval: ${percent.format(low)} to ${percent.format(high)}`,
+    /** @param {number} share */
+    share: (share) => percent.format(share),
+    errorHint: "How far probabilities and hits lie apart on average; 0 is best",
+
+    calibrationTitle: "Calibration curve",
+    calibrationHint:
+      "Of answers with this probability, how many are right. On the dashed line, probabilities mean what they say.",
+    probability: "probability of the answer",
+    right: "right",
+    perfect: "perfect calibration",
+    measured: "these answers",
+
+    thresholdTitle: "Threshold",
+    thresholdHint:
+      "Answers whose probability is not above the threshold are left to a person. It is looked for on these very rows, so expect slightly more errors on new ones; for a bound that holds, use `python -m typedecide calibrate`.",
+    errorRate: "Errors allowed among the answers kept, in %",
+    findThreshold: "Find the threshold",
+    threshold: "Threshold",
+    /** @param {number} percentage */
+    noThreshold: (percentage) => `No threshold keeps errors at ${percentage}% or below.`,
+    /** @param {number} kept @param {number} all @param {number} wrong */
+    kept: (kept, all, wrong) =>
+      kept === 0
+        ? `No answer is kept of ${formatCount(all)}.`
+        : `${formatCount(kept)} of ${formatCount(all)} answers are kept (${percent.format(kept / all)}), ${countOf(wrong)} of them ${wrong === 1 ? "is" : "are"} wrong (${percent.format(wrong / kept)}).`,
+    coverageTitle: "Errors by coverage",
+    coverage: "answers kept",
+    errors: "wrong among them",
+
+    confusionTitle: "Confusion matrix",
+    confusionHint: "Rows are true answers, columns the answers given.",
+    trueCorner: "true, by given",
+    total: "all",
+  },
 
   // ---- Proof
   proof: {
