@@ -455,6 +455,9 @@ export const S = {
     errorHint: "How far probabilities and hits lie apart on average; 0 is best",
 
     calibrationTitle: "Calibration curve",
+    calibrationChart: "Right answers by probability",
+    /** @param {number} share */
+    tick: (share) => `${oneDigit.format(share * 100).replace(/\.0$/, "")}%`,
     calibrationHint:
       "Of answers with this probability, how many are right. On the dashed line, probabilities mean what they say.",
     probability: "probability of the answer",
@@ -464,7 +467,7 @@ export const S = {
 
     thresholdTitle: "Threshold",
     thresholdHint:
-      "Answers whose probability is not above the threshold are left to a person. It is looked for on these very rows, so expect slightly more errors on new ones; for a bound that holds, use `python -m typedecide calibrate`.",
+      "Answers whose probability is not above the threshold are left to a person. It is looked for on these very rows, so expect slightly more errors on new ones; for a bound that holds, use the command “calibrate”.",
     errorRate: "Errors allowed among the answers kept, in %",
     findThreshold: "Find the threshold",
     threshold: "Threshold",

@@ -223,7 +223,8 @@ export class RowsView {
     const { table } = results;
     const read = table.rows[row];
     const cell = table.cell(read, table.text);
-    const text = cell === undefined ? "" : typeof cell === "string" ? cell : cell.json;
+    // Without such a cell the whole row says more than nothing.
+    const text = cell === undefined ? table.content(read) : typeof cell === "string" ? cell : cell.json;
     const cells = [
       h("th", { scope: "row" }, String(read.number)),
       h("td", { class: "row-text" }, shorten(text)),

@@ -10,6 +10,8 @@ import { atThreshold, widest } from "./metrics.js";
 /** @typedef {ReturnType<typeof import("./figures.js").figures> & {names: readonly string[], count: number}} Figures */
 
 const T = S.trust;
+/** An axis of shares. */
+const SHARES = { range: /** @type {const} */ ([0, 1]), ticks: [0, 0.25, 0.5, 0.75, 1], format: T.tick };
 /** A curve is drawn with so many points at most. */
 const MOST_POINTS = 200;
 /** Below this share of the answers the errors among them are too few to be drawn. */
@@ -22,7 +24,7 @@ export class ReportView {
   #charts = new Map();
 
   constructor() {
-    this.figures = h("dl", { class: "figures" });
+    this.figures = h("dl", { class: "trust-figures" });
     this.calibration = h("div", {});
     this.coverage = h("div", {});
     this.confusion = h("table", { class: "confusion" });
@@ -185,11 +187,10 @@ function confusionCell(count, all, right) {
 
 /** @param {Figures} found @returns {ChartSpec} */
 function calibrationChart({ bins }) {
-  const share = { range: /** @type {const} */ ([0, 1]), format: T.share };
   return {
-    title: T.calibrationTitle,
-    x: { title: T.probability, ...share },
-    y: { title: T.right, ...share },
+    title: T.calibrationChart,
+    x: { title: T.probability, ...SHARES },
+    y: { title: T.right, ...SHARES },
     series: [
       { name: T.measured, kind: "line", points: bins.map((one) => [one.confidence, one.accuracy]) },
       {
@@ -214,8 +215,8 @@ function coverageChart({ thresholds, count }) {
     .map((one) => /** @type {[number, number]} */ ([one.kept / count, one.wrong / one.kept]));
   return {
     title: T.coverageTitle,
-    x: { title: T.coverage, range: [0, 1], format: T.share },
-    y: { title: T.errors, format: T.share },
+    x: { title: T.coverage, ...SHARES },
+    y: { title: T.errors, format: T.tick },
     series: [{ name: T.errors, kind: "line", points }],
   };
 }
