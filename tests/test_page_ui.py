@@ -101,16 +101,16 @@ def orders_read(answered: Locator) -> int:
     used = int(orders.get_attribute("data-orders") or "0")
     agreeing = used * (1 - float(orders.get_attribute("data-flip-rate") or "nan"))
     assert agreeing == pytest.approx(round(agreeing))
-    words = {0: "none agrees", 1: "1 agrees", used: "both agree" if used == 2 else "all agree"}
-    agreement = words.get(round(agreeing), f"{round(agreeing)} agree")
-    expect(orders).to_have_text("1 order read" if used == 1 else f"{used} orders read, {agreement}")
+    rate = f"{used} orders read, flip rate {round(100 * (1 - agreeing / used))}%"
+    expect(orders).to_have_text("1 order read" if used == 1 else rate)
     return used
 
 
-def says_nothing_of_orders(answered: Locator) -> bool:
-    """Whether a card says only when its answer came, as for options that were not listed."""
-    foot = answered.locator(".card-foot")
-    return AFTER.match(foot.inner_text().strip()) is not None and foot.locator("[data-orders]").count() == 0
+def has_no_order(answered: Locator) -> bool:
+    """Whether a card says when its answer came and that no order can flip it, as options were not listed."""
+    expect(answered.locator(".note")).to_have_text(AFTER)
+    expect(answered.locator(".orders")).to_have_text("no order to flip")
+    return answered.locator("[data-orders]").count() == 0
 
 
 def stat(page: Page, name: str) -> Locator:
@@ -158,7 +158,7 @@ def test_answers_every_question_of_the_sample(decided: Watched) -> None:
         best = answered.locator(".bar.best")
         assert float(best.get_attribute("data-p") or "nan") == max(shown)
         expect(answered.locator(".verdict strong")).to_have_text(best.locator(".name").inner_text())
-        assert says_nothing_of_orders(answered), question_id
+        assert has_no_order(answered), question_id
 
 
 def test_answers_come_within_the_scoring_and_in_their_order(decided: Watched) -> None:
@@ -283,8 +283,10 @@ def test_focus_is_visible_and_motion_can_be_turned_off(browser: Browser, dist_ur
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     open_page(page, dist_url + NO_MODEL)
-    focused = tab_to(page, "Decide")
-    assert focused.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    for role in ("tab", None):
+        focused = tab_to(page, "Decide")
+        assert focused.get_attribute("role") == role
+        assert focused.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
     assert page.locator(".bar .fill").first.evaluate("e => getComputedStyle(e).transitionDuration") == "0s"
     context.close()
 
@@ -335,7 +337,8 @@ def test_questions_are_added_edited_and_deleted(page: Page, dist_url: str) -> No
     form.get_by_role("radio", name="Score").check()
     expect(form.get_by_label("Level 1", exact=True)).to_have_value("German")
     form.get_by_role("radio", name="Yes / no").check()
-    expect(form.get_by_role("textbox")).to_have_count(1)
+    # The question, what yes and what no means, and the id.
+    expect(form.get_by_role("textbox")).to_have_count(4)
     button(form, "Done").click()
     expect(form.locator(".bar .name")).to_have_text(["Yes", "No"])
 
@@ -469,7 +472,7 @@ def test_answers_are_read_as_chosen(page: Page, dist_url: str) -> None:
             re.compile("^2 answered in "), timeout=LOAD_MS + RUN_MS
         )
         if orders is None:
-            assert all(says_nothing_of_orders(one) for one in cards)
+            assert all(has_no_order(one) for one in cards)
         else:
             assert [orders_read(one) for one in cards] == orders
         read.append([probabilities(one) for one in cards])
@@ -492,7 +495,7 @@ def test_a_stock_model_is_read_by_option_texts(page: Page, dist_stock: Path) -> 
         # The stock model was not trained for this one.
         expect(group.get_by_role("radio", name="Trained comparison")).to_be_disabled()
         one = card(page, "queue")
-        assert says_nothing_of_orders(one)
+        assert has_no_order(one)
         weighed = probabilities(one)
         # The head, with its worked examples, lies before the text.
         assert 400 <= int(stat(page, "tokens").inner_text()) <= 550
@@ -514,14 +517,15 @@ def test_stop_ends_loading_and_decide_starts_it_again(page: Page, dist_url: str)
 
 def test_keyboard_alone_does_everything(page: Page, dist_url: str) -> None:
     open_page(page, f"{dist_url}?device=wasm")
+    tab_to(page, "Product review")
     page.keyboard.press("Tab")
     expect(page.get_by_label("The text to decide about")).to_be_focused()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("The parcel came on time and I am very happy. Thank you!")
-    # A radio button has no text of its own that Tab could be told to look for: the group follows Decide and Stop.
+    # A radio button has no text of its own that Tab could look for: the group follows the questions' tools.
     compared = page.get_by_role("radio", name="Trained comparison")
     expect(compared).to_be_checked(timeout=LOAD_MS)
-    tab_to(page, "Stop")
+    tab_to(page, "Import / export")
     page.keyboard.press("Tab")
     expect(compared).to_be_focused()
     for _ in range(3):

@@ -6,6 +6,7 @@ const percent = new Intl.NumberFormat("en", {
   maximumFractionDigits: 1,
 });
 const decimal = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const integerPercent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 0 });
 const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const oneDigit = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
@@ -64,17 +65,6 @@ function megabytes(bytes) {
 
 /** An error of a kind that the library does not name. */
 export const UNEXPECTED = "UNEXPECTED";
-
-/**
- * In how many of several orders the answer shown comes first.
- * @param {number} used at least two
- * @param {number} agreeing
- */
-function agreement(used, agreeing) {
-  if (agreeing === used) return used === 2 ? "both agree" : "all agree";
-  if (agreeing === 0) return "none agrees";
-  return agreeing === 1 ? "1 agrees" : `${formatCount(agreeing)} agree`;
-}
 
 /**
  * A number of answers, of which ties may count in part.
@@ -241,11 +231,24 @@ export const S = {
     questionCount: (count) => (count === 1 ? "1 question" : `${formatCount(count)} questions`),
     addQuestion: "Add a question",
     noQuestions: "No question yet. Add one to decide.",
+    undo: "Undo",
+    /** @param {string} what */
+    undoNamed: (what) => `Undo: ${what}`,
+    undone: "Undone",
     untitled: "New question",
-    edit: "Edit",
+    tools: { up: "Move up", down: "Move down", copy: "Duplicate", edit: "Edit", remove: "Delete" },
+    /** @param {string} question */
+    moveUpNamed: (question) => `Move up: ${question}`,
+    /** @param {string} question */
+    moveDownNamed: (question) => `Move down: ${question}`,
+    /** @param {string} question @param {number} position @param {number} count */
+    moved: (question, position, count) => `Moved: ${question}, now ${position} of ${count}`,
+    /** @param {string} question */
+    duplicateNamed: (question) => `Duplicate: ${question}`,
+    /** @param {string} question */
+    duplicated: (question) => `Duplicated: ${question}`,
     /** @param {string} question */
     editNamed: (question) => `Edit: ${question}`,
-    remove: "Delete",
     /** @param {string} question */
     removeNamed: (question) => `Delete: ${question}`,
     /** @param {string} question */
@@ -254,6 +257,10 @@ export const S = {
 
     kindLegend: "Kind of answer",
     noulHint: "The answer is the probability of yes.",
+    meaning: { yes: "What yes means (not required)", no: "What no means (not required)" },
+    idLabel: "Id",
+    idHint: "Names the answer in code and in tables.",
+    idTaken: "Another question has this id.",
     questionLabel: "Question",
     optionsLegend: { choice: "Options", score: "Levels, from low to high" },
     optionWord: { choice: "Option", score: "Level" },
@@ -263,9 +270,9 @@ export const S = {
     optionDescription: (word, position) => `Description of ${word.toLowerCase()} ${position} (not required)`,
     descriptionPlaceholder: "Description (not required)",
     /** @param {string} word @param {number} position */
-    moveUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
+    moveOptionUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
     /** @param {string} word @param {number} position */
-    moveDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
+    moveOptionDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
     /** @param {string} word @param {number} position */
     removeOption: (word, position) => `Remove ${word.toLowerCase()} ${position}`,
     addOption: { choice: "Add an option", score: "Add a level" },
@@ -282,10 +289,14 @@ export const S = {
     answeredAfter: (ms) => `after ${formatMs(ms)}`,
     answeredAfterHint:
       "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
-    /** @param {number} used @param {number} agreeing */
-    orders: (used, agreeing) =>
-      used === 1 ? "1 order read" : `${formatCount(used)} orders read, ${agreement(used, agreeing)}`,
-    ordersHint: "Orders of the options that were read; those that agree give this answer on their own too.",
+    /** @param {number} used @param {number} rate */
+    flips: (used, rate) =>
+      used === 1
+        ? "1 order read"
+        : `${formatCount(used)} orders read, flip rate ${integerPercent.format(rate)}`,
+    flipsHint: "Flip rate: the share of the orders that were read whose own answer is another one.",
+    orderFree: "no order to flip",
+    orderFreeHint: "Options were not read as a list, so their order cannot change the answer.",
     optionsRegion: "Options and their probabilities",
 
     stats: {
@@ -302,6 +313,40 @@ export const S = {
         "Tokens of all questions, with every option text or order that was read, without those saved.",
       tokensSavedHint:
         "Questions, option texts and orders that start alike share those tokens: they are run once.",
+    },
+
+    readingUnknown: "Known once the model is loaded.",
+    samplesLabel: "Samples",
+    samples: {
+      support: "Support ticket",
+      moderation: "Moderation",
+      contract: "Contract clause",
+      triage: "Triage note",
+      review: "Product review",
+    },
+    samplesHint: "All invented. No substitute for advice by a lawyer or a doctor.",
+    /** @param {string} name */
+    sampleLoaded: (name) => `Sample: ${name}`,
+
+    json: {
+      button: "Import / export",
+      heading: "Questions as JSON",
+      label: "Questions as JSON, in the System One form",
+      hint: "In the System One form, as the library, the command line and the API take them. Edit them, paste others, or open a file; nothing changes until you use them.",
+      open: "Open a file",
+      copy: "Copy",
+      copied: "Copied",
+      notCopied: "The browser did not let the page copy. The text is selected: copy it yourself.",
+      download: "Download",
+      cancel: "Cancel",
+      apply: "Use these",
+      /** @param {number} count */
+      applied: (count) => `${count === 1 ? "1 question" : `${formatCount(count)} questions`} from JSON`,
+      /** @param {number} count */
+      refused: (count) =>
+        count === 1 ? "Not used, because of one fault:" : `Not used, because of ${count} faults:`,
+      /** @param {string} reason */
+      notText: (reason) => `This is not a text in UTF-8. ${reason}`,
     },
 
     readingText: "Reading the text …",

@@ -1,67 +1,43 @@
 // One question as a card: shown with its answer's bars, or as a form. Knows questions as drafts and answers as
 // the library returns them; knows nothing of the engine or of the other cards.
 
-import { parseQuestion } from "../../questions.js";
-import { wireFromDraft } from "./draft.js";
-import { h, isOff, setBar, setOff } from "../dom.js";
+import { h, isOff, setOff } from "../dom.js";
 import { describeError } from "../failure.js";
-import { READINGS } from "../readings.js";
-import { S, formatProbability } from "../strings.js";
+import { icon } from "../icons.js";
+import { S } from "../strings.js";
+import { bars, foot, verdict } from "./answer.js";
+import { wireFromDraft } from "./draft.js";
+import { QuestionForm } from "./form.js";
 
 const D = S.decide;
 
+/** @typedef {import("./answer.js").Outcome} Outcome */
+/** @typedef {import("./answer.js").Phase} Phase */
 /** @typedef {import("./draft.js").Draft} Draft */
-/** @typedef {import("./draft.js").Kind} Kind */
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
-/** @typedef {import("../../index.js").Ordered} Answer */
 
 /**
- * @typedef {object} Outcome
- * @property {string} wire the question that this is the answer to
- * @property {string} state the text that it is about
- * @property {import("../readings.js").Reading} reading how it was read
- * @property {Answer} answer
- * @property {number} ms from the start of the scoring until the answer was there
+ * What a card tells of itself.
+ * @typedef {object} Events
+ * @property {() => void} onChange its question has changed
+ * @property {(card: QuestionCard) => void} onRemove
+ * @property {(card: QuestionCard) => void} onDuplicate
+ * @property {(card: QuestionCard, step: -1 | 1) => void} onMove
+ * @property {(id: string, card: QuestionCard) => boolean} isTaken whether another card has an id
  */
-/** @typedef {"idle" | "waiting" | "running"} Phase */
 
-/** Above this many options the list scrolls inside its card. */
-const SCROLL_ABOVE = 12;
-/** @type {Kind[]} */
-const KINDS = ["choice", "noul", "score"];
 let cardCount = 0;
-
-/**
- * The option names to show before there is an answer.
- * @param {Draft} draft
- * @returns {string[]}
- */
-function namesOf(draft) {
-  return draft.kind === "noul" ? [S.yes, S.no] : draft.options.map((option) => option.name);
-}
-
-/**
- * How many orders of the options were read, and how many of them have the card's answer first. Empty where the
- * options were not listed, and so had no order.
- * @param {Outcome | null} outcome
- */
-function orders(outcome) {
-  if (!outcome || READINGS[outcome.reading].readout !== "labels") return h("span", { class: "orders" });
-  const { orderings_used: used, flip_rate: flipRate } = outcome.answer;
-  const attributes = { class: "orders", "data-orders": used, "data-flip-rate": flipRate };
-  return h("span", { ...attributes, title: D.ordersHint }, D.orders(used, Math.round(used * (1 - flipRate))));
-}
 
 export class QuestionCard {
   /**
    * @param {Draft} draft
-   * @param {{onRemove: (card: QuestionCard) => void, onChange: () => void}} events
+   * @param {Events} events
    */
   constructor(draft, events) {
     this.draft = draft;
     this.events = events;
-    this.number = ++cardCount;
-    this.editing = false;
+    /** @type {QuestionForm | null} */
+    this.form = null;
     this.removed = false;
     /** @type {Phase} */
     this.phase = "idle";
@@ -70,11 +46,11 @@ export class QuestionCard {
     /** @type {{wire: string, error: unknown} | null} */
     this.failure = null;
     this.currentState = "";
-    this.titleId = `question-title-${this.number}`;
+    this.place = { index: 0, count: 1 };
+    this.titleId = `question-title-${++cardCount}`;
     this.element = h("article", {
       class: "card",
       "aria-labelledby": this.titleId,
-      "data-question": draft.id,
       onkeydown: (event) => this.#onKeydown(event),
     });
     this.render();
@@ -120,6 +96,20 @@ export class QuestionCard {
     if (this.#isOld() !== wasOld) this.#refresh();
   }
 
+  /** @param {number} index among the cards @param {number} count of cards */
+  setPlace(index, count) {
+    this.place = { index, count };
+    for (const [role, off] of Object.entries(this.#ends())) {
+      const button = this.#tool(role);
+      if (button) setOff(button, off);
+    }
+  }
+
+  /** By the button that leads further: whether the card is at that end. @returns {Record<string, boolean>} */
+  #ends() {
+    return { up: this.place.index === 0, down: this.place.index === this.place.count - 1 };
+  }
+
   /** @returns {boolean} whether the answer is one for an earlier text */
   #isOld() {
     return this.outcome !== null && this.outcome.state !== this.currentState;
@@ -127,43 +117,68 @@ export class QuestionCard {
 
   /** Opens the form and puts the cursor into it. */
   edit() {
-    this.editing = true;
+    this.form = new QuestionForm(this.draft, {
+      onChange: () => this.#changed(),
+      isTaken: (id) => this.events.isTaken(id, this),
+    });
     this.render();
-    this.element.querySelector("textarea")?.focus();
+    this.form.focus();
   }
 
   /** Closes the form, unless the question is not valid: then the form says why and stays. */
   close() {
-    if (!this.editing) return;
+    if (!this.form) return;
     const hadFocus = this.element.contains(document.activeElement);
-    const wire = this.wire;
     try {
-      parseQuestion(wire);
-      this.failure = null;
-      this.editing = false;
+      this.form.check();
     } catch (error) {
-      this.failure = { wire: JSON.stringify(wire), error };
+      this.failure = { wire: JSON.stringify(this.wire), error };
+      return this.#refresh();
     }
-    if (this.editing) return this.#refresh();
+    this.failure = null;
+    this.form = null;
     this.render();
     if (hadFocus) this.focusTools();
   }
 
-  /** Puts the focus on the first of the card's buttons. */
-  focusTools() {
-    /** @type {HTMLElement | null} */ (this.element.querySelector(".tools button"))?.focus();
+  /** Puts the focus on the button that opens the form, or on the one of a given role. @param {string} [role] */
+  focusTools(role = "edit") {
+    this.#tool(role)?.focus();
+  }
+
+  /** @param {string} role @returns {HTMLElement | null} */
+  #tool(role) {
+    return this.element.querySelector(`.tools .${role}`);
   }
 
   /** Builds the card anew, as a form or as an answer. */
   render() {
-    this.element.classList.toggle("editing", this.editing);
-    this.element.replaceChildren(this.#header(), ...(this.editing ? this.#form() : this.#answer()));
+    this.element.classList.toggle("editing", this.form !== null);
+    this.element.dataset.question = this.draft.id;
+    this.element.replaceChildren(this.#header(), ...(this.form ? [this.form.element] : this.#answer()));
+    this.#refresh();
+  }
+
+  /** Shows in the header what was typed into the form, and tells the others. */
+  #changed() {
+    this.failure = null;
+    this.element.dataset.question = this.draft.id;
+    for (const [selector, text] of Object.entries({
+      h3: this.title,
+      ".kind": S.kinds[this.draft.kind],
+      ".id": this.draft.id,
+    })) {
+      const part = this.element.querySelector(`.card-head ${selector}`);
+      if (part) part.textContent = text;
+    }
+    this.#refresh();
+    this.events.onChange();
   }
 
   /** Updates what a run changes, and leaves a form that is open alone. */
   #refresh() {
     this.element.setAttribute("aria-busy", String(this.phase === "running"));
-    if (!this.editing) return this.#refreshAnswer();
+    if (!this.form) return this.#refreshAnswer();
     this.element.querySelector(".failure")?.remove();
     const failure = this.#failure();
     if (failure) this.element.append(failure);
@@ -178,41 +193,59 @@ export class QuestionCard {
 
   /** @param {KeyboardEvent} event */
   #onKeydown(event) {
-    if (event.key !== "Escape" || !this.editing) return;
-    event.preventDefault();
-    this.close();
+    if (event.key === "Escape" && this.form) {
+      event.preventDefault();
+      this.close();
+    } else if (event.altKey && !this.form && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
+      event.preventDefault();
+      this.events.onMove(this, event.key === "ArrowUp" ? -1 : 1);
+    }
   }
 
   #header() {
-    const first = this.editing
-      ? h("button", { type: "button", class: "quiet", onclick: () => this.close() }, D.done)
-      : h(
-          "button",
-          {
-            type: "button",
-            class: "quiet",
-            "aria-label": D.editNamed(this.title),
-            onclick: () => this.edit(),
-          },
-          D.edit,
-        );
-    const remove = h(
-      "button",
-      {
-        type: "button",
-        class: "quiet danger",
-        "aria-label": D.removeNamed(this.title),
-        onclick: () => this.events.onRemove(this),
-      },
-      D.remove,
-    );
+    const { title, draft } = this;
+    const tools = this.form
+      ? [h("button", { type: "button", class: "quiet", onclick: () => this.close() }, D.done)]
+      : [
+          this.#button("up", D.moveUpNamed(title), () => this.events.onMove(this, -1), "Alt+ArrowUp"),
+          this.#button("down", D.moveDownNamed(title), () => this.events.onMove(this, 1), "Alt+ArrowDown"),
+          this.#button("copy", D.duplicateNamed(title), () => this.events.onDuplicate(this)),
+          this.#button("edit", D.editNamed(title), () => this.edit()),
+          this.#button("remove", D.removeNamed(title), () => this.events.onRemove(this)),
+        ];
     return h(
       "header",
       { class: "card-head" },
-      h("span", { class: `kind kind-${this.draft.kind}` }, S.kinds[this.draft.kind]),
-      h("div", { class: "tools" }, first, remove),
-      h("h3", { id: this.titleId }, this.title),
+      h("span", { class: "kind" }, S.kinds[draft.kind]),
+      h("code", { class: "id", title: D.idHint }, draft.id),
+      h("div", { class: "tools" }, ...tools),
+      h("h3", { id: this.titleId }, title),
     );
+  }
+
+  /**
+   * @param {keyof typeof D.tools} role
+   * @param {string} label
+   * @param {() => void} act
+   * @param {string} [keys]
+   */
+  #button(role, label, act, keys) {
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: `square ${role}`,
+        "aria-label": label,
+        "aria-keyshortcuts": keys,
+        title: D.tools[role],
+        onclick: () => {
+          if (!isOff(button)) act();
+        },
+      },
+      icon(role),
+    );
+    setOff(button, this.#ends()[role] ?? false);
+    return button;
   }
 
   /** @returns {Outcome | null} the outcome, if it belongs to the question as it stands */
@@ -237,258 +270,11 @@ export class QuestionCard {
     const failure = this.#failure();
     const old = outcome !== null && this.#isOld();
     this.element.classList.toggle("old", old);
-    const parts = [this.#verdict(outcome), this.#bars(outcome), this.#foot(outcome, old)];
-    return failure ? [...parts, failure] : parts;
-  }
-
-  /** @param {Outcome | null} outcome */
-  #verdict(outcome) {
-    if (!outcome) return h("p", { class: "verdict empty" }, this.outcome ? D.edited : D.notDecided);
-    const { answer } = outcome;
-    const word = answer.kind === "noul" ? (answer.choice === "yes" ? S.yes : S.no) : answer.choice;
-    const mean = answer.kind === "score" ? `${D.mean(Number(answer.value), answer.names.length - 1)}, ` : "";
-    return h(
-      "p",
-      { class: "verdict" },
-      h("strong", {}, word),
-      " ",
-      h("span", { class: "confidence" }, mean + S.confidence(answer.confidence)),
-    );
-  }
-
-  /** @param {Outcome | null} outcome */
-  #bars(outcome) {
-    const answer = outcome?.answer;
-    const names = namesOf(this.draft);
-    const best = answer ? answer.names.indexOf(answer.choice) : -1;
-    const scrolls = names.length > SCROLL_ABOVE;
-    const list = h("ul", {
-      class: scrolls ? "bars scrolls" : "bars",
-      "aria-label": D.optionsRegion,
-      tabindex: scrolls ? 0 : null,
-    });
-    names.forEach((name, index) => {
-      const p = answer ? answer.probabilities[index] : null;
-      const fill = h("span", { class: "fill" });
-      setBar(fill, p ?? 0);
-      list.append(
-        h(
-          "li",
-          { class: index === best ? "bar best" : "bar", "data-p": p },
-          h("span", { class: "name" }, name.trim() === "" ? D.emptyOption : name),
-          h("span", { class: "p" }, p === null ? S.none : formatProbability(p)),
-          h("span", { class: "track", "aria-hidden": "true" }, fill),
-        ),
-      );
-    });
-    return list;
-  }
-
-  /**
-   * @param {Outcome | null} outcome
-   * @param {boolean} old
-   */
-  #foot(outcome, old) {
-    return h("footer", { class: "card-foot" }, orders(outcome), this.#note(outcome, old));
-  }
-
-  /**
-   * When the answer came, or else what is more important to know.
-   * @param {Outcome | null} outcome
-   * @param {boolean} old
-   */
-  #note(outcome, old) {
-    const time = outcome ? D.answeredAfter(outcome.ms) : S.none;
-    const texts = { idle: old ? D.olderText : time, waiting: D.waiting, running: D.running };
-    const title = outcome ? D.answeredAfterHint : null;
-    return h("span", { class: `note ${this.phase}`, "data-ms": outcome?.ms, title }, texts[this.phase]);
-  }
-
-  #form() {
-    const question = h("textarea", {
-      id: `question-text-${this.number}`,
-      rows: 2,
-      oninput: () => {
-        this.draft.question = question.value;
-        const title = this.element.querySelector("h3");
-        if (title) title.textContent = this.title;
-        this.events.onChange();
-      },
-    });
-    question.value = this.draft.question;
     const parts = [
-      this.#kindPicker(),
-      h("label", { class: "field-label", for: question.id }, D.questionLabel),
-      question,
-      h("div", { class: "options-slot" }, this.#optionsForm()),
+      verdict(outcome, this.outcome !== null),
+      bars(this.draft, outcome),
+      foot(outcome, old, this.phase),
     ];
-    const failure = this.#failure();
     return failure ? [...parts, failure] : parts;
-  }
-
-  #kindPicker() {
-    const choices = KINDS.map((kind) =>
-      h(
-        "label",
-        {},
-        h("input", {
-          type: "radio",
-          name: `kind-${this.number}`,
-          value: kind,
-          checked: this.draft.kind === kind,
-          onchange: () => this.#setKind(kind),
-        }),
-        h("span", {}, S.kinds[kind]),
-      ),
-    );
-    return h("fieldset", { class: "kinds" }, h("legend", {}, D.kindLegend), ...choices);
-  }
-
-  /** @param {Kind} kind */
-  #setKind(kind) {
-    this.draft.kind = kind;
-    while (kind !== "noul" && this.draft.options.length < 2)
-      this.draft.options.push({ name: "", description: "" });
-    const badge = this.element.querySelector(".kind");
-    if (badge) {
-      badge.className = `kind kind-${kind}`;
-      badge.textContent = S.kinds[kind];
-    }
-    this.#optionsChanged();
-  }
-
-  #optionsChanged() {
-    this.element.querySelector(".options-slot")?.replaceChildren(this.#optionsForm());
-    this.#refresh();
-    this.events.onChange();
-  }
-
-  #optionsForm() {
-    const { kind, options } = this.draft;
-    if (kind === "noul") return h("p", { class: "hint" }, D.noulHint);
-    const add = h(
-      "button",
-      { type: "button", class: "quiet", onclick: () => this.#addOption(options.length) },
-      D.addOption[kind],
-    );
-    return h(
-      "fieldset",
-      { class: "options" },
-      h("legend", {}, D.optionsLegend[kind]),
-      h("ol", {}, ...options.map((_, index) => this.#optionRow(kind, index))),
-      add,
-    );
-  }
-
-  /**
-   * @param {"choice" | "score"} kind
-   * @param {number} index
-   */
-  #optionRow(kind, index) {
-    const option = this.draft.options[index];
-    const word = D.optionWord[kind];
-    const position = index + 1;
-    const name = h("input", {
-      type: "text",
-      class: "option-name",
-      autocomplete: "off",
-      "aria-label": D.optionName(word, position),
-      placeholder: D.optionName(word, position),
-      oninput: () => {
-        option.name = name.value;
-        this.events.onChange();
-      },
-      onkeydown: (event) => {
-        if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
-        event.preventDefault();
-        this.#addOption(position);
-      },
-    });
-    name.value = option.name;
-    const description = h("input", {
-      type: "text",
-      class: "option-description",
-      autocomplete: "off",
-      "aria-label": D.optionDescription(word, position),
-      placeholder: D.descriptionPlaceholder,
-      oninput: () => {
-        option.description = description.value;
-        this.events.onChange();
-      },
-    });
-    description.value = option.description;
-    const last = this.draft.options.length - 1;
-    return h(
-      "li",
-      {},
-      name,
-      description,
-      h(
-        "div",
-        { class: "option-tools" },
-        this.#optionButton("up", "↑", D.moveUp(word, position), index === 0, () =>
-          this.#moveOption(index, -1),
-        ),
-        this.#optionButton("down", "↓", D.moveDown(word, position), index === last, () =>
-          this.#moveOption(index, 1),
-        ),
-        this.#optionButton("drop", "×", D.removeOption(word, position), false, () =>
-          this.#removeOption(index),
-        ),
-      ),
-    );
-  }
-
-  /**
-   * @param {string} role @param {string} sign @param {string} label @param {boolean} off @param {() => void} act
-   */
-  #optionButton(role, sign, label, off, act) {
-    const button = h(
-      "button",
-      {
-        type: "button",
-        class: `square ${role}`,
-        "aria-label": label,
-        title: label,
-        onclick: () => {
-          if (!isOff(button)) act();
-        },
-      },
-      h("span", { "aria-hidden": "true" }, sign),
-    );
-    setOff(button, off);
-    return button;
-  }
-
-  /** @param {number} at */
-  #addOption(at) {
-    this.draft.options.splice(at, 0, { name: "", description: "" });
-    this.#optionsChanged();
-    this.#focusOption(at, ".option-name");
-  }
-
-  /** @param {number} index @param {number} step */
-  #moveOption(index, step) {
-    const [option] = this.draft.options.splice(index, 1);
-    this.draft.options.splice(index + step, 0, option);
-    this.#optionsChanged();
-    this.#focusOption(index + step, step < 0 ? ".up" : ".down");
-  }
-
-  /** @param {number} index */
-  #removeOption(index) {
-    this.draft.options.splice(index, 1);
-    this.#optionsChanged();
-    this.#focusOption(Math.min(index, this.draft.options.length - 1), ".drop");
-  }
-
-  /**
-   * Focuses a control of an option's row, or the button that adds one when no row is left.
-   * @param {number} index @param {string} selector
-   */
-  #focusOption(index, selector) {
-    const row = this.element.querySelectorAll(".options li")[index];
-    const target = row ? row.querySelector(selector) : this.element.querySelector(".options > button");
-    /** @type {HTMLElement | null} */ (target)?.focus();
   }
 }

@@ -80,3 +80,15 @@ export function newDraft(taken) {
   ];
   return { id: `question_${number}`, kind: "choice", question: "", options, yes: "", no: "" };
 }
+
+/**
+ * A draft that says the same under an id of its own.
+ * @param {Draft} draft
+ * @param {ReadonlySet<string>} taken ids in use
+ * @returns {Draft}
+ */
+export function copyDraft(draft, taken) {
+  let number = 2;
+  while (taken.has(`${draft.id}_${number}`)) number += 1;
+  return { ...structuredClone(draft), id: `${draft.id}_${number}` };
+}

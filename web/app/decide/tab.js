@@ -5,8 +5,11 @@ import { errorCode } from "../failure.js";
 import { isOff } from "../dom.js";
 import { readingFor } from "../readings.js";
 import { S } from "../strings.js";
+import { fetchSample } from "../samples.js";
 import { QuestionCard } from "./card.js";
-import { draftFromWire, newDraft } from "./draft.js";
+import { copyDraft, draftFromWire, newDraft } from "./draft.js";
+import { ExchangeDialog } from "./exchange_dialog.js";
+import { ImportError, exportQuestions, importQuestions } from "./exchange.js";
 import { Scoring } from "./run.js";
 import { View } from "./view.js";
 
@@ -21,9 +24,18 @@ class Decide {
   constructor(panel, workbench) {
     this.panel = panel;
     this.workbench = workbench;
-    this.view = new View({ onReading: (reading) => (workbench.reading = reading) });
+    this.view = new View({
+      onReading: (reading) => (workbench.reading = reading),
+      onSample: (name) => this.#loadSample(name),
+    });
+    this.exchange = new ExchangeDialog({
+      onApply: (text) => this.#import(text),
+      announce: (text) => workbench.announce(text),
+    });
     /** @type {QuestionCard[]} */
     this.cards = [];
+    /** What the last large step took away. @type {{cards: QuestionCard[], text: string | null} | null} */
+    this.before = null;
     /** @type {AbortController | null} */
     this.running = null;
   }
@@ -35,6 +47,9 @@ class Decide {
     view.decide.addEventListener("click", () => this.decide());
     view.stop.addEventListener("click", () => this.stop());
     view.add.addEventListener("click", () => this.#addQuestion());
+    view.undo.addEventListener("click", () => this.#undo());
+    view.json.addEventListener("click", () => this.exchange.show(exportQuestions(this.#wires())));
+    this.panel.append(this.exchange.element);
     document.addEventListener("keydown", (event) => this.#onKeydown(event));
     workbench.addEventListener("decide", () => this.decide());
     workbench.addEventListener("loading", () => this.#loadingChanged());
@@ -73,11 +88,9 @@ class Decide {
   /** Shows the workbench's questions, unless they are those of the cards. */
   #questionsChanged() {
     const { questions } = this.workbench;
-    if (JSON.stringify(questions) !== JSON.stringify(this.#wires())) {
-      for (const card of this.cards.splice(0)) this.#drop(card);
-      for (const [id, wire] of Object.entries(questions)) this.#append(draftFromWire(id, wire));
-    }
-    this.view.setQuestionCount(this.cards.length);
+    if (JSON.stringify(questions) === JSON.stringify(this.#wires())) return;
+    const drafts = Object.entries(questions).map(([id, wire]) => draftFromWire(id, wire));
+    this.#lay(drafts.map((draft) => this.#makeCard(draft)));
   }
 
   #wires() {
@@ -90,42 +103,144 @@ class Decide {
   }
 
   /**
+   * Shows these cards, in this order; one that was there before keeps its answer.
+   * @param {readonly QuestionCard[]} cards
+   */
+  #lay(cards) {
+    for (const card of this.cards) card.removed = true;
+    this.cards = [...cards];
+    this.cards.forEach((card, index) => {
+      card.removed = false;
+      card.setState(this.workbench.text);
+      card.setPlace(index, cards.length);
+    });
+    this.view.cards.replaceChildren(...cards.map((card) => card.element));
+    this.view.setQuestionCount(cards.length);
+  }
+
+  /**
+   * Lays other cards and tells the workbench.
+   * @param {readonly QuestionCard[]} cards
+   */
+  #change(cards) {
+    this.#lay(cards);
+    this.#publish();
+  }
+
+  /**
    * @param {import("./draft.js").Draft} draft
    * @returns {QuestionCard}
    */
-  #append(draft) {
-    const card = new QuestionCard(draft, {
-      onRemove: (removed) => this.#remove(removed),
+  #makeCard(draft) {
+    return new QuestionCard(draft, {
       onChange: () => this.#publish(),
+      onRemove: (card) => this.#remove(card),
+      onDuplicate: (card) => this.#duplicate(card),
+      onMove: (card, step) => this.#move(card, step),
+      isTaken: (id, card) => this.cards.some((other) => other !== card && other.draft.id === id),
     });
-    card.setState(this.workbench.text);
-    this.cards.push(card);
-    this.view.cards.append(card.element);
-    return card;
   }
 
-  /** @param {QuestionCard} card */
-  #drop(card) {
-    card.removed = true;
-    card.element.remove();
+  #ids() {
+    return new Set(this.cards.map((card) => card.draft.id));
   }
 
   #addQuestion() {
-    const card = this.#append(newDraft(new Set(this.cards.map((one) => one.draft.id))));
-    this.#publish();
+    const card = this.#makeCard(newDraft(this.#ids()));
+    this.#forget();
+    this.#change([...this.cards, card]);
     card.edit();
+  }
+
+  /** @param {QuestionCard} card */
+  #duplicate(card) {
+    const copy = this.#makeCard(copyDraft(card.draft, this.#ids()));
+    const index = this.cards.indexOf(card);
+    this.#forget();
+    this.#change(this.cards.toSpliced(index + 1, 0, copy));
+    copy.edit();
+    this.workbench.announce(D.duplicated(card.title));
+  }
+
+  /** @param {QuestionCard} card @param {-1 | 1} step */
+  #move(card, step) {
+    const index = this.cards.indexOf(card);
+    const to = index + step;
+    if (to < 0 || to >= this.cards.length) return;
+    this.#change(this.cards.toSpliced(index, 1).toSpliced(to, 0, card));
+    card.focusTools(step < 0 ? "up" : "down");
+    card.element.scrollIntoView({ block: "nearest" });
+    this.workbench.announce(D.moved(card.title, to + 1, this.cards.length));
   }
 
   /** @param {QuestionCard} card */
   #remove(card) {
     const index = this.cards.indexOf(card);
-    this.cards.splice(index, 1);
-    this.#drop(card);
-    this.#publish();
+    this.#remember(D.removed(card.title), null);
+    this.#change(this.cards.toSpliced(index, 1));
     this.workbench.announce(D.removed(card.title));
     const next = this.cards[Math.min(index, this.cards.length - 1)];
     if (next) next.focusTools();
     else this.view.add.focus();
+  }
+
+  /** Keeps what a step is about to take away. @param {string} what @param {string | null} text where it goes too */
+  #remember(what, text) {
+    this.before = { cards: this.cards, text };
+    this.view.setUndo(what);
+  }
+
+  #forget() {
+    this.before = null;
+    this.view.setUndo(null);
+  }
+
+  #undo() {
+    if (!this.before) return;
+    const { cards, text } = this.before;
+    this.#forget();
+    if (text !== null) this.workbench.text = text;
+    this.#change(cards);
+    this.view.json.focus();
+    this.workbench.announce(D.undone);
+  }
+
+  /** @param {import("./view.js").SampleName} name */
+  async #loadSample(name) {
+    this.workbench.clearAlerts();
+    try {
+      const sample = await fetchSample(name);
+      this.#replace(sample.questions, sample.state, D.sampleLoaded(D.samples[name]));
+    } catch (error) {
+      this.workbench.alert("sample", error, () => this.#loadSample(name));
+    }
+  }
+
+  /**
+   * @param {string} text
+   * @returns {readonly import("./exchange.js").Fault[]} what is wrong with it; nothing was changed then
+   */
+  #import(text) {
+    try {
+      const { questions, state } = importQuestions(text);
+      this.#replace(questions, state, D.json.applied(Object.keys(questions).length));
+      return [];
+    } catch (error) {
+      if (error instanceof ImportError) return error.faults;
+      throw error;
+    }
+  }
+
+  /**
+   * @param {Record<string, import("../../index.js").Question>} questions
+   * @param {string | null} state the text, null to leave it
+   * @param {string} what happened
+   */
+  #replace(questions, state, what) {
+    this.#remember(what, state === null ? null : this.workbench.text);
+    if (state !== null) this.workbench.text = state;
+    this.workbench.setQuestions(questions);
+    this.workbench.announce(what);
   }
 
   stop() {

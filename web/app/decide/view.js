@@ -6,11 +6,16 @@ import { S, formatCount, formatMs } from "../strings.js";
 
 /** @typedef {import("../readings.js").Reading} Reading */
 /** @typedef {import("../readings.js").Bundled} Bundled */
+/** @typedef {keyof typeof S.decide.samples} SampleName */
 
 const D = S.decide;
 
 export class View {
-  /** @param {{onReading: (reading: Reading) => void}} events */
+  /**
+   * @param {object} events
+   * @param {(reading: Reading) => void} events.onReading
+   * @param {(name: SampleName) => void} events.onSample
+   */
   constructor(events) {
     this.events = events;
     this.state = h("textarea", {
@@ -32,7 +37,10 @@ export class View {
     this.cards = h("div", { class: "cards" });
     this.count = h("span", { class: "hint" });
     this.add = h("button", { type: "button", class: "add" }, D.addQuestion);
+    this.undo = h("button", { type: "button", class: "quiet", hidden: true }, D.undo);
+    this.json = h("button", { type: "button", class: "quiet" }, D.json.button);
     this.readings = new Map(CHOICES.map((reading) => [reading, this.#readingInput(reading)]));
+    this.readingHint = h("p", { class: "hint reading-hint", "aria-hidden": "true" }, D.readingUnknown);
     this.empty = h("p", { class: "hint", hidden: true }, D.noQuestions);
     this.stats = statList();
   }
@@ -40,7 +48,25 @@ export class View {
   /** @param {HTMLElement} root */
   mount(root) {
     const desk = h("div", { class: "desk" }, this.#textPart(), this.#actions());
-    root.replaceChildren(h("div", { class: "columns" }, desk, this.#questionPart()));
+    root.replaceChildren(this.#samples(), h("div", { class: "columns" }, desk, this.#questionPart()));
+  }
+
+  #samples() {
+    const names = /** @type {SampleName[]} */ (Object.keys(D.samples));
+    const buttons = names.map((name) =>
+      h(
+        "button",
+        { type: "button", class: "chip", "data-sample": name, onclick: () => this.events.onSample(name) },
+        D.samples[name],
+      ),
+    );
+    return h(
+      "div",
+      { class: "samples", role: "group", "aria-labelledby": "samples-label" },
+      h("span", { id: "samples-label", class: "samples-label" }, D.samplesLabel),
+      ...buttons,
+      h("span", { class: "hint" }, D.samplesHint),
+    );
   }
 
   #textPart() {
@@ -70,15 +96,18 @@ export class View {
   }
 
   #questionPart() {
+    const heading = h("h2", { id: "questions-heading" }, D.questionsHeading);
+    const tools = h("div", { class: "part-tools" }, this.undo, this.json);
     return h(
       "section",
       { class: "question-part", "aria-labelledby": "questions-heading" },
-      h("div", { class: "part-head" }, h("h2", { id: "questions-heading" }, D.questionsHeading), this.count),
+      h("div", { class: "part-head" }, heading, this.count, tools),
       h(
         "fieldset",
         { class: "readings" },
         h("legend", {}, S.readingLegend),
-        ...CHOICES.map((reading) => this.#readingChoice(reading)),
+        h("div", { class: "segments" }, ...CHOICES.map((reading) => this.#readingChoice(reading))),
+        this.readingHint,
       ),
       this.empty,
       this.cards,
@@ -88,13 +117,14 @@ export class View {
 
   /** @param {Reading} reading */
   #readingInput(reading) {
-    const id = `reading-${reading}`;
     return h("input", {
       type: "radio",
       name: "reading",
-      id,
-      "aria-describedby": `${id}-hint`,
-      onchange: () => this.events.onReading(reading),
+      "aria-describedby": `reading-${reading}-hint`,
+      onchange: () => {
+        this.readingHint.textContent = S.readings[reading].hint;
+        this.events.onReading(reading);
+      },
     });
   }
 
@@ -102,13 +132,9 @@ export class View {
   #readingChoice(reading) {
     const input = /** @type {HTMLInputElement} */ (this.readings.get(reading));
     const { label, hint } = S.readings[reading];
-    return h(
-      "div",
-      { class: "reading" },
-      input,
-      h("label", { for: input.id }, label),
-      h("p", { id: `${input.id}-hint`, class: "hint" }, hint),
-    );
+    // Each has its hint for screen readers; the one that is chosen is also shown, in a place that is always there.
+    const description = h("span", { id: `reading-${reading}-hint`, hidden: true }, hint);
+    return h("label", { class: "segment" }, input, h("span", {}, label), description);
   }
 
   /**
@@ -120,7 +146,9 @@ export class View {
     for (const [reading, input] of this.readings) {
       input.disabled = !info.readouts.includes(READINGS[reading].readout);
     }
-    /** @type {HTMLInputElement} */ (this.readings.get(readingFor(info, chosen))).checked = true;
+    const used = readingFor(info, chosen);
+    /** @type {HTMLInputElement} */ (this.readings.get(used)).checked = true;
+    this.readingHint.textContent = S.readings[used].hint;
   }
 
   /**
@@ -130,6 +158,12 @@ export class View {
   setBusy(busy, loading) {
     setOff(this.decide, busy);
     setOff(this.stop, !busy && !loading);
+  }
+
+  /** @param {string | null} what can be undone, null for nothing */
+  setUndo(what) {
+    this.undo.hidden = what === null;
+    if (what !== null) this.undo.setAttribute("aria-label", D.undoNamed(what));
   }
 
   /**

@@ -1,7 +1,7 @@
 // Asks an engine about every row of a table, and hands on what is done in blocks. Knows no page and no storage.
 
 import { errorCode } from "../failure.js";
-import { OPEN } from "./results.js";
+import { OPEN, breathe } from "./results.js";
 
 /** @typedef {import("../../index.js").Engine} Engine */
 /** @typedef {import("../../index.js").Question} Question */
@@ -15,6 +15,9 @@ const UNANSWERABLE = new Set(["INVALID_STATE", "PREFIX_MISMATCH", "TOO_LONG"]);
 
 /** How often what is done is handed on: what a reload loses at most. */
 const BLOCK_MS = 1000;
+
+/** Rows that need no model are done for so long without a break. */
+const AWAKE_MS = 10;
 
 /**
  * @typedef {object} Asked
@@ -37,6 +40,7 @@ export async function answerRows(engine, results, { questions, options, signal, 
   const twins = twinsOf(results);
   const asked = { questions: new Map(questions), state: "" };
   let block = new Gathering(results);
+  let rested = performance.now();
   const flush = async () => {
     const done = block;
     block = new Gathering(results);
@@ -57,6 +61,10 @@ export async function answerRows(engine, results, { questions, options, signal, 
       }
       block.add(row);
       onRow(row);
+      if (performance.now() - rested > AWAKE_MS) {
+        await breathe();
+        rested = performance.now();
+      }
       if (block.ms > BLOCK_MS) await flush();
     }
   } finally {

@@ -9,6 +9,9 @@ import { InputError } from "../table/errors.js";
 /** @typedef {import("../table/read.js").Row} Row */
 /** @typedef {import("../table/results.js").Results} Results */
 
+/** So many rows are looked at to find a column of labels. */
+const LOOKED_AT = 200;
+
 const YES_NO = new Map([
   ["yes", "yes"],
   ["true", "yes"],
@@ -55,6 +58,18 @@ function collect({ table, questions }, question, labelOf) {
     }
   });
   return labels;
+}
+
+/**
+ * How many of the first cells of a column are labels of a question, less those that are something else.
+ * @param {Results} results
+ * @param {number} question
+ * @param {string} column
+ */
+export function fit({ table, questions }, question, column) {
+  const labels = table.rows.slice(0, LOOKED_AT).map((row) => table.kept(row, column));
+  const given = labels.filter((label) => !isBlank(label));
+  return given.reduce((sum, label) => sum + (trueOption(questions[question], label) === null ? -1 : 1), 0);
 }
 
 /**

@@ -6,7 +6,7 @@ import { S } from "../strings.js";
 import { readFile } from "../table/reader.js";
 import { sessionOf } from "../table/session.js";
 import { accuracyInterval, figures, labelled, seeded } from "./figures.js";
-import { fromColumn, fromLines, fromTable } from "./labels.js";
+import { fit, fromColumn, fromLines, fromTable } from "./labels.js";
 import { ReportView } from "./report_view.js";
 
 /** @typedef {import("../table/read.js").Read} Read */
@@ -161,10 +161,8 @@ class TrustTab {
    */
   #fitting(columns) {
     const results = /** @type {Results} */ (this.#results);
-    const found = columns.map((one) => {
-      const { gold, unknown } = fromColumn(results, Number(this.question.value), one.column);
-      return { ...one, hits: gold.size - unknown.length };
-    });
+    const question = Number(this.question.value);
+    const found = columns.map((one) => ({ ...one, hits: fit(results, question, one.column) }));
     const best = found.sort((a, b) => b.hits - a.hits)[0];
     return best && best.hits > 0 ? best : undefined;
   }
