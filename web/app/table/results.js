@@ -197,7 +197,7 @@ export class Results {
    * @returns {Promise<Blob>}
    */
   async toCsv() {
-    return this.#write(csvLine(this.columns()), ANSWERED, (row) => csvLine(this.#cells(row)), "text/csv");
+    return this.#write(csvLine(this.columns()), ANSWERED, (row) => csvLine(this.#cells(row)));
   }
 
   /**
@@ -205,16 +205,15 @@ export class Results {
    * @returns {Promise<Blob>}
    */
   async toRejects() {
-    return this.#write("", REJECTED, (row) => this.#reject(row), "application/jsonl");
+    return this.#write("", REJECTED, (row) => this.#reject(row));
   }
 
   /**
    * @param {string} head
    * @param {number} status of the rows to write
    * @param {(row: number) => string} line
-   * @param {string} type
    */
-  async #write(head, status, line, type) {
+  async #write(head, status, line) {
     const parts = [head];
     for (let start = 0; start < this.status.length; start += GROUP) {
       let part = "";
@@ -224,7 +223,7 @@ export class Results {
       parts.push(part);
       await breathe();
     }
-    return new Blob(parts, { type });
+    return new Blob(parts);
   }
 
   /** @param {number} row */

@@ -2,6 +2,7 @@
 // pauses, and shows what comes back.
 
 import { parseQuestions } from "../../questions.js";
+import { download } from "../clipboard.js";
 import { h, isOff, setBar, setOff } from "../dom.js";
 import { describeError } from "../failure.js";
 import { READINGS } from "../readings.js";
@@ -131,14 +132,15 @@ class TableTab {
   async #download() {
     const { results, read, status } = this.session;
     if (!results || !read) return;
-    save(await results.toCsv(), outName(read.name));
+    download(outName(read.name), await results.toCsv(), "text/csv");
     // Whoever has the whole result needs no copy of how far it is.
     if (status === "done") await this.session.forget();
   }
 
   async #downloadRejects() {
     const { results, read } = this.session;
-    if (results && read) save(await results.toRejects(), `${outName(read.name)}.rejects.jsonl`);
+    if (!results || !read) return;
+    download(`${outName(read.name)}.rejects.jsonl`, await results.toRejects(), "application/jsonl");
   }
 
   async #discard() {
@@ -242,18 +244,6 @@ class TableTab {
 /** @param {string} name of the table */
 function outName(name) {
   return name.replace(/\.[^.]+$/, ".answers.csv");
-}
-
-/**
- * Gives the user a file.
- * @param {Blob} content
- * @param {string} name
- */
-function save(content, name) {
-  const href = URL.createObjectURL(content);
-  h("a", { href, download: name }).click();
-  // The download holds the content by then.
-  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }
 
 /** @param {HTMLElement} panel @param {Workbench} workbench */
