@@ -63,7 +63,9 @@ def open_table(page: Page, address: str, questions: dict[str, Any] | None = None
     watched = Watched(page)
     page.goto(f"{address}#decide")
     button(page, "Import / export").click()
-    page.get_by_role("textbox", name="Questions as JSON, in the System One form").fill(json.dumps(questions or QUESTIONS))
+    page.get_by_role("textbox", name="Questions as JSON, in the System One form").fill(
+        json.dumps(questions or QUESTIONS)
+    )
     button(page, "Use these").click()
     page.get_by_role("tab", name="Table").click()
     expect(page.get_by_text("Drop a CSV")).to_be_visible()

@@ -173,6 +173,7 @@ class TrustTab {
   }
 
   #paste() {
+    this.workbench.clearAlerts();
     this.#given = { kind: "lines", text: this.pasted.value };
     this.#compute();
   }
