@@ -13,15 +13,13 @@ from playwright.sync_api import Browser, Page, expect
 from tests.test_page_table import (
     QUESTIONS,
     address,
-    button,
     downloaded,
     finish,
     load,
     open_table,
     read,
-    tab_to,
 )
-from tests.test_page_ui import LOAD_MS, Watched, has_no_sideways_scroll, violations
+from tests.test_page_ui import LOAD_MS, Watched, button, has_no_sideways_scroll, tab_to, violations
 from typedecide import metrics
 
 __all__ = ["address"]  # a fixture

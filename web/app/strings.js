@@ -394,6 +394,9 @@ export const S = {
     keepHint:
       "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
     holds: "This browser keeps this run: file, questions and finished rows.",
+    /** @param {string} name */
+    holdsOther: (name) =>
+      `This browser keeps a run of ${name}, which comes back with a reload. Starting another deletes it.`,
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",

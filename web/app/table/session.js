@@ -68,8 +68,8 @@ export class Session extends EventTarget {
     this.results = null;
     /** @type {unknown} why the browser does not keep the run, though it was asked to */
     this.notKept = null;
-    /** Whether the browser holds anything of a run. */
-    this.holds = false;
+    /** The file's name of the run that the browser holds; null where it holds none. @type {string | null} */
+    this.holds = null;
     /** @type {{rows: number, began: number}} when the run last went on, and the rows that were done then */
     this.stretch = { rows: 0, began: 0 };
   }
@@ -147,6 +147,7 @@ export class Session extends EventTarget {
     const about = { text: this.text, keep: this.keep, questions, reading };
     this.#plan = { id: crypto.randomUUID(), file, name: read.name, ...about };
     this.#engine = "";
+    this.notKept = null;
     await this.forget();
     if (keep) await this.#keep(this.#plan);
     await this.go();
@@ -154,10 +155,9 @@ export class Session extends EventTarget {
 
   /** @param {Plan} plan */
   async #keep(plan) {
-    this.notKept = null;
     try {
       await kept.begin(plan);
-      this.holds = true;
+      this.holds = plan.name;
     } catch (error) {
       this.notKept = error;
     }
@@ -234,7 +234,7 @@ export class Session extends EventTarget {
   /** Deletes what the browser keeps of a run; what is in the page stays. */
   async forget() {
     if (!this.holds) return;
-    this.holds = false;
+    this.holds = null;
     await kept.forget();
     this.dispatchEvent(new Event("status"));
   }
@@ -249,7 +249,7 @@ export class Session extends EventTarget {
     const found = await kept.load();
     if (!found || this.status !== "empty") return;
     const { plan, blocks } = found;
-    this.holds = true;
+    this.holds = plan.name;
     this.#become("reading");
     this.#stop = new AbortController();
     try {

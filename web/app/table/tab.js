@@ -201,11 +201,11 @@ class TableTab {
   }
 
   #showHeld() {
-    const { holds, notKept } = this.session;
+    const { holds, notKept, results } = this.session;
     const parts = [];
-    if (holds) {
+    if (holds !== null) {
       const button = h("button", { type: "button", class: "quiet", onclick: () => this.#forget() }, T.forget);
-      parts.push(h("p", {}, T.holds, " ", button));
+      parts.push(h("p", {}, results ? T.holds : T.holdsOther(holds), " ", button));
     }
     if (notKept) parts.push(h("p", { class: "advice" }, T.notKept, " ", describeError(notKept).message));
     this.held.replaceChildren(...parts);
