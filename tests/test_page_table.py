@@ -34,7 +34,7 @@ QUESTIONS: dict[str, Any] = {
 RUN_MS = 600_000
 """On a machine that is busy with other things; a quiet one needs some seconds."""
 
-SHARED_TEXTS = 800
+SHARED_TEXTS = 400
 """Of the 2,000 rows: the others have one of their texts again, as rows of real tables do."""
 
 LONG_TASKS = """

@@ -206,6 +206,7 @@ export const S = {
     INVALID_QUESTION:
       "Edit the question so that it has a text and at least two different, non-empty options.",
     INVALID_STATE: "The text holds characters that are not valid Unicode. Paste it again from its source.",
+    OTHER_MODEL: "Load the page as it was then, with the same address, or start again.",
     INPUT: "Correct the file and load it again.",
     QUOTA: "Free some disk space, or delete what other sites keep in this browser.",
     DEVICE_LOST:

@@ -1,10 +1,10 @@
 // The table of the workbench: its file, what is asked of it, the run and its results. What the tabs Table and Trust share.
 // Knows no DOM.
 
-import { UnsupportedError } from "../../errors.js";
 import { parseQuestions } from "../../questions.js";
 import { errorCode } from "../failure.js";
 import { READINGS, readingFor } from "../readings.js";
+import { OtherModelError } from "./errors.js";
 import * as kept from "./kept.js";
 import { readFile } from "./reader.js";
 import { OPEN, Results } from "./results.js";
@@ -198,10 +198,8 @@ export class Session extends EventTarget {
    */
   #require(identity) {
     if (this.#engine !== "" && this.#engine !== identity) {
-      throw new UnsupportedError(
-        "The rows that are done were answered by another model, or on another device. Load the page as it was then, or start again.",
-        { before: this.#engine, now: identity },
-      );
+      const message = "The rows that are done were answered by another model, or on another device.";
+      throw new OtherModelError(message, { before: this.#engine, now: identity });
     }
     this.#engine = identity;
   }
