@@ -184,8 +184,10 @@ def test_a_run_survives_a_reload_and_gives_the_command_lines_file(
     assert len(found) == len(native) == 2000 and found[0].keys() == native[0].keys()
     for ours, theirs in zip(found, native, strict=True):
         for column, value in ours.items():
-            if ".p." in column or column.endswith(".confidence"):
+            if ".p." in column:
                 largest = max(largest, abs(float(value) - float(theirs[column])))
+            elif column.endswith(".confidence"):
+                assert abs(float(value) - float(theirs[column])) < 2e-5
             else:
                 assert value == theirs[column] or column.endswith(".answer")
     assert largest < 1e-5
@@ -370,3 +372,55 @@ def test_what_is_kept_is_deleted_when_asked(page: Page, address: str) -> None:
     page.reload()
     expect(page.get_by_text("Drop a CSV")).to_be_visible()
     expect(page.locator(".table-summary")).to_be_hidden()
+
+
+def test_a_shallow_model_says_so_in_every_row(
+    page: Page, dist_pointer_shallow: Path, questions: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "few.jsonl"
+    table.write_text(
+        '{"text": "one", "n": 1.50}\n\n{"n": [null, "é"], "text": "two"}\n{"text": 3}\n', "utf-8"
+    )
+    with StaticServer(dist_pointer_shallow, headers=PAGE_HEADERS) as server:
+        open_table(page, f"{server.url}?device=wasm")
+        load(page, table.name, table.read_bytes())
+        button(page, "Start").click()
+        finish(page)
+        _, rejects = downloaded(page, "Download rejected rows")
+        _, content = downloaded(page, "Download CSV")
+    out = tmp_path / "few.csv"
+    keep = ["--keep", "text", "--keep", "n", "--engine", "page"]
+    assert content == batch(table, questions, out, dist_pointer_shallow, *keep)
+    assert rejects == out.with_name("few.csv.rejects.jsonl").read_bytes()
+    rows = read(content)
+    assert [row["n"] for row in rows] == ["1.50", '[null, "é"]']
+    assert json.loads(rows[0]["angry.x_shallow"])["k"] == 2
+
+
+def test_another_model_does_not_go_on_with_a_run(page: Page, address: str) -> None:
+    open_table(page, address, {"angry": QUESTIONS["angry"]})
+    load(page, "few.csv", tickets(400, 400))
+    button(page, "Start").click()
+    expect(status(page)).to_contain_text("rows/s", timeout=LOAD_MS)
+    page.wait_for_timeout(1500)
+    button(page, "Pause").click()
+    expect(status(page)).to_have_text(re.compile("^Paused · "))
+    # As if the rows that are kept were another model's.
+    page.evaluate(
+        """() => new Promise((resolve) => {
+          indexedDB.open("typedecide-table").onsuccess = ({ target: { result: database } }) => {
+            const transaction = database.transaction("blocks", "readwrite");
+            transaction.objectStore("blocks").openCursor().onsuccess = ({ target: { result: cursor } }) => {
+              if (!cursor) return;
+              cursor.update({ ...cursor.value, engine: "another" });
+              cursor.continue();
+            };
+            transaction.oncomplete = () => (database.close(), resolve());
+          };
+        })"""
+    )
+    page.reload()
+    expect(status(page)).to_have_text(re.compile("^Paused · "), timeout=LOAD_MS)
+    button(page, "Resume").click()
+    expect(page.get_by_role("alert")).to_have_attribute("data-code", "OTHER_MODEL", timeout=LOAD_MS)
+    expect(status(page)).to_have_text(re.compile("^Paused · "))
