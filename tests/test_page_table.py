@@ -75,7 +75,7 @@ def open_table(page: Page, address: str, questions: dict[str, Any] | None = None
 def load(page: Page, name: str, content: bytes) -> None:
     """Choose a file, and wait until it is read."""
     page.locator("#table-file").set_input_files({"name": name, "mimeType": "", "buffer": content})
-    expect(page.locator(".table-summary")).to_contain_text(f"{name}: ")
+    expect(page.locator(".table-summary")).to_contain_text(f"{name}: ", timeout=LOAD_MS)
 
 
 def status(page: Page) -> Locator:

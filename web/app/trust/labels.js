@@ -111,8 +111,8 @@ export function fromTable(results, question, read) {
 export function fromLines(results, question, text) {
   const lines = text.split(/\r?\n/);
   const rows = results.table.rows.length;
-  // A last line has an end as well.
-  while (lines.length > rows && lines.at(-1) === "") lines.pop();
+  // Behind the end of the last line there is none, unless one is missing.
+  if (lines.length !== rows && lines.at(-1) === "") lines.pop();
   if (lines.length !== rows) throw wrongCount(lines.length, rows);
   return collect(results, question, (place) => lines[place]);
 }
