@@ -67,6 +67,9 @@ VENDORED = {
 }
 """Packages that the page uses, by their folder under vendor/: name on npm, and the files taken besides the licence."""
 
+UMD = {"papaparse": ("papaparse", "papaparse.min.js")}
+"""Those that come as scripts only, and are made modules: name on npm, and the script."""
+
 
 def build(
     out: Path,
@@ -392,6 +395,13 @@ def _copy_web(folder: Path) -> None:
         target.mkdir(parents=True)
         for file in (*files, "LICENSE"):
             shutil.copyfile(npm.package(package) / file, target / Path(file).name)
+    for name, (package, file) in UMD.items():
+        target = folder / "vendor" / name
+        target.mkdir(parents=True)
+        code = (npm.package(package) / file).read_text("utf-8")
+        module = f"const module = {{}}, exports = {{}};\n{code}\nexport default module.exports;\n"
+        (target / f"{name}.mjs").write_text(module, "utf-8")
+        shutil.copyfile(npm.package(package) / "LICENSE", target / "LICENSE")
 
 
 def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
@@ -400,7 +410,7 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
     The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
     """
     files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
-    folders = ("app/", *(f"vendor/{name}/" for name in VENDORED))
+    folders = ("app/", *(f"vendor/{name}/" for name in (*VENDORED, *UMD)))
     shell = {p: h for p, h in files.items() if "/" not in p or (p.startswith(folders) and "LICENSE" not in p)}
     builds = manifest["runtime"]["builds"]
     runtime = {

@@ -8,11 +8,14 @@ from fixed seeds; the two tokenizers are small but real byte-level BPE models.
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
+import io
 import json
 import math
 import random
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,12 @@ from tokenizers import Tokenizer as BPE
 from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from typedecide import metrics, systemone, wire_json
+from typedecide import batch_tables, metrics, systemone, wire_json
+from typedecide.batch import reject
 from typedecide.calibration import Calibration
 from typedecide.errors import TypedecideError, revive_error
+from typedecide.inputs import InputError
+from typedecide.labelled import true_option
 from typedecide.options import Asking
 from typedecide.orderings import (
     certified,
@@ -1067,6 +1073,10 @@ def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
     yield "errors that tie", "risk_coverage", [[0.9, 0.5, 0.5], [1, 0, 1]]
     yield "all levels tie", "kendall_tau", [[0.1, 0.2], [1, 1]]
     yield "ties on both sides", "kendall_tau", [[1.0, 1.0, 2.0, 3.0], [0, 1, 1, 2]]
+    yield "no counts", "confusion", [[], [], 2]
+    yield "three options", "confusion", [[0, 2, 2, 1], [0, 1, 2, 1], 3]
+    yield "nothing to keep", "thresholds", [[], []]
+    yield "confidences that tie, and one of 0", "thresholds", [[0.5, 0.9, 0.5, 0.0], [1, 1, 0.5, 0]]
     yield "one value", "interval", [[0.5]]
     yield "a half", "interval", [[0.0, 0.1, 0.4, 0.9], 0.5]
     rng = random.Random(11)
@@ -1089,11 +1099,22 @@ def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
             yield which, "kendall_tau", [expected, levels, weights]
         yield f"random {number}", "risk_coverage", [confidences, credits]
         yield f"random {number}", "interval", [expected]
+        yield f"random {number}", "quantile", [expected, rng.random()]
+        yield f"random {number}", "thresholds", [confidences, credits]
+        for error in (0.0, 0.05, 0.3):
+            yield f"random {number}, {error}", "widest", [confidences, credits, error]
+        yield f"random {number}", "at_threshold", [confidences, credits, rng.random()]
 
 
 def metric_view(function: str, arguments: list[Any]) -> Any:
     """A figure; of bins also the calibration error that they give."""
+    if function in ("widest", "at_threshold"):
+        confidences, credits, limit = arguments
+        one = getattr(metrics, function)(metrics.thresholds(confidences, credits), limit)
+        return one and vars(one)
     found = getattr(metrics, function)(*arguments)
+    if function == "thresholds":
+        return [vars(one) for one in found]
     if function != "reliability":
         return to_json(found)
     return {"bins": [vars(one) for one in found], "calibration_error": metrics.calibration_error(found)}
@@ -1111,6 +1132,144 @@ def metric_vectors() -> Case:
             for name, function, arguments in metric_inputs()
         ]
     }
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+TABLES: list[tuple[str, str, bytes, str, list[str]]] = [
+    ("commas", "a.csv", b"id,text\r\n1,one\r\n2,two\r\n", "text", ["id"]),
+    ("semicolons", "a.csv", "id;text\n1;eins, zwei\n2;drei 😠\n".encode(), "text", ["id"]),
+    ("tabs", "a.csv", b"id\ttext\n1\tone\n", "text", ["id"]),
+    ("tabs only", "a.tsv", b"id,text\tmore\n1,2\t3\n", "id,text", ["more"]),
+    ("a byte order mark", "A.CSV", "\ufefftext\ncafé\n".encode(), "text", []),
+    ("quotes", "a.csv", b'text,id\n"two\nlines; ""quoted""",1\n5" pipe,"2"\n"",3\n', "text", ["id"]),
+    ("line ends of two kinds", "a.csv", b'id,text\r\n1,one\n2,"two\r\nlines"\r\n3,"x"\n4,y', "text", ["id"]),
+    ("carriage returns only", "a.csv", b'id,text\r1,one\r2,"two"\r', "text", ["id"]),
+    ("carriage returns within", "a.csv", b'text\n"a\rb"\n', "text", []),
+    ("empty lines count", "a.csv", b"id,text\n\n1,one\n\r\n\n2,two\n\n", "text", ["id"]),
+    ("one column, an empty text", "a.csv", b'text\n""\none\n\n', "text", []),
+    ("blank texts", "a.csv", "id,text\n1, \n2,\u2003\n3,\n".encode(), "text", []),
+    ("too few and too many cells", "a.csv", b"id,text\n1\n2,two,\xc3\xa9\n3,three\n", "text", []),
+    (
+        "bytes that are not UTF-8",
+        "a.csv",
+        b"id,text,x\nb\xe9,one,\n2,\xe2\x82,\n3,three,\xff\n",
+        "text",
+        ["id"],
+    ),
+    ("surrogates as UTF-8", "a.csv", b"text\n\xed\xa0\x80\n\xf0\x9f\x98\xa0\n\xc0\xaf\n", "text", []),
+    ("names twice, not used", "a.csv", b"x,text,x\n1,one,2\n1, ,2\n", "text", []),
+    ("a header alone", "a.csv", b"id,text", "text", ["id"]),
+    ("text behind a quote", "a.csv", b'text,id\none,1\n"two"x,2\n', "text", []),
+    ("a space behind a quote", "a.csv", b'text,id\n"two" ,2\n', "text", []),
+    ("a quote never closed", "a.csv", b'text,id\none,1\n"two,2\nthree,3\n', "text", []),
+    ("separators and quotes as text", "a.csv", b'text,id\n" , ",1\n"""",2\n'.replace(b"\\", b""), "text", []),
+    (
+        "JSON lines",
+        "a.jsonl",
+        '\ufeff{"text": "one", "n": 1.50}\n\n{"n": {"é": [true, null]}, "text": "two"}\r\n{"text": "3"}'.encode(),
+        "text",
+        ["n"],
+    ),
+    (
+        "JSON lines with faults",
+        "a.jsonl",
+        b'{"text": 7}\n{\n[]\nnull\n{"text": "a", "text": "b"}\n{"other": ""}\n{"text": "caf\xe9"}\n'
+        b'{"text": "\\ud800"}\n{"text": null}\n{"text": " "}\n{"text": NaN}\n{"text": "x", "n": 1e999}\n \t\n'
+        b'{"text": {"long": "'
+        + b"0123456789" * 8
+        + b'", "\xc3\xa9\x7f": 1}}\n{"text": '
+        + b"[" * 101
+        + b"]" * 101
+        + b"}\n"
+        b'{"text": "good", "n": "\\ud83d\\ude20"}\n',
+        "text",
+        ["n"],
+    ),
+]
+"""Name, file name, content, the column of the texts, the columns to copy."""
+
+
+def table_view(folder: Path, name: str, content: bytes, text: str, keep: list[str]) -> Case:
+    """The rows of a file: number, text, what is copied; and the lines that rejected ones are told in."""
+    path = folder / name
+    path.write_bytes(content)
+    rows: list[Any] = []
+    rejects: list[str] = []
+    try:
+        for row in batch_tables.open_table(path, text, keep).rows():
+            if row.fault:
+                rejects.append(batch_tables.to_json(reject(row)))
+            else:
+                rows.append(
+                    [
+                        row.number,
+                        row.values[text],
+                        *(batch_tables.as_text(row.values.get(one)) or "" for one in keep),
+                    ]
+                )
+    except InputError as error:
+        return {"refused": error.message.replace(f"{folder}/", "")}
+    return {"expect": {"rows": rows, "rejects": rejects}}
+
+
+def table_vectors() -> Case:
+    rng = random.Random(3)
+    floats = [
+        0.0,
+        -0.0,
+        1.0,
+        0.1,
+        1 / 3,
+        1e-4,
+        1.5e-5,
+        1e-5,
+        5e-324,
+        123456789.0,
+        1e15,
+        1e16,
+        1.5e16,
+        1e22,
+        1e100,
+    ]
+    floats += [math.exp(-rng.uniform(0, 40)) for _ in range(40)] + [2**53 + 2.0, -1.25e-7, 12345.678]
+    cells = [[], ["a", ""], ["a,b", 'c"d', "e;f", " g "], ["two\nlines", "\r", "\t", "é😠"]]
+    tables = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, file, content, text, keep in TABLES:
+            given = {
+                "name": name,
+                "file": file,
+                "content": content.decode("latin-1"),
+                "text": text,
+                "keep": keep,
+            }
+            tables.append({**given, **table_view(Path(folder), file, content, text, keep)})
+    return {
+        "numbers": [{"value": value, "expect": repr(value)} for value in floats],
+        "lines": [{"cells": ["row", *one], "expect": written(["row", *one])} for one in cells],
+        "tables": tables,
+        "labels": [
+            {"question": question, "cell": cell, "expect": true_option(parse_question(question), cell)}
+            for question, cells in LABELS
+            for cell in cells
+        ],
+    }
+
+
+LABELS: list[tuple[Case, list[str]]] = [
+    ({"type": "noul", "criteria": "Angry?"}, ["yes", " NO ", "True", "0", "1", "y", "", "2"]),
+    ({"type": "choice", "criteria": ["a", " b", "C"]}, ["a", " a ", " b", "b", "c", "C\n", "", "A"]),
+    ({"type": "score", "criteria": ["1", "2", "10"]}, ["1", "10", "1.0", " 2"]),
+]
+"""Questions, and cells that may hold their true answers."""
+
+
+def written(cells: list[str]) -> str:
+    """A line of CSV as results are written."""
+    file = io.StringIO(newline="")
+    csv.writer(file).writerow(cells)
+    return file.getvalue()
 
 
 # -------------------------------------------------------------------------------------------- calibration
@@ -1580,6 +1739,7 @@ def build() -> dict[str, Case]:
         "pointer.json": pointer_vectors(encoders),
         "prior.json": prior_vectors(),
         "metrics.json": metric_vectors(),
+        "tables.json": table_vectors(),
         "calibration.json": calibration_vectors(),
         "systemone.json": systemone_vectors(),
         **{f"tokenizer-{name}.json": document for name, document in documents.items()},

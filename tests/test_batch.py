@@ -175,6 +175,7 @@ def test_what_cannot_be_run(dist_pointer: Path, questions: Path, tmp_path: Path)
     assert "'body'" in message and "'text', 'a'" in message
     assert "'b'" in failing(table, questions, out, dist_pointer, "--keep", "b")
     assert "only --engine ray" in failing(table, questions, out, dist_pointer, "--workers", "2")
+    assert "only --engine page" in failing(table, questions, out, dist_pointer, "--device", "wasm")
     many = tmp_path / "many.json"
     many.write_text(json.dumps({"q": {"type": "choice", "criteria": [str(i) for i in range(30)]}}), "utf-8")
     message = failing(table, many, out, dist_pointer, "--readout", "labels")

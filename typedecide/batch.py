@@ -12,10 +12,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typedecide import __version__
-from typedecide.batch_tables import Fault, Row, Table, Type, as_text, replacing, write_table
+from typedecide.batch_tables import Fault, Row, Table, Type, as_text, replacing, to_json, write_table
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibrator, Given
 from typedecide.errors import InvalidStateError, PrefixMismatchError, TooLongError
@@ -24,9 +24,7 @@ from typedecide.journal import Journal
 from typedecide.options import Asking, Options, resolve
 from typedecide.orderings import Level
 from typedecide.questions import Question, to_wire
-
-if TYPE_CHECKING:
-    from typedecide.native import NativeEngine
+from typedecide.results import DecisionEngine
 
 UNANSWERABLE = (InvalidStateError, PrefixMismatchError, TooLongError)
 """What is wrong with one text, and no reason to give up the others."""
@@ -42,7 +40,10 @@ Answerer = Callable[[Pending], Finished]
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked, and by what: all that the answers depend on, and how many threads give them."""
+    """What is asked, and by what: all that the answers depend on, and how many threads give them.
+
+    `device` is `native`, or one of the page's engine: what it answers is to the bit what the page answers.
+    """
 
     bundle: Path
     questions: Mapping[str, Question]
@@ -51,18 +52,29 @@ class Job:
     orderings: Level | None = None
     calibration: Given = None
     threads: int | None = None
+    device: str = "native"
 
     def plan(self) -> Plan:
         """What follows from it, without loading the model; the errors of questions and options come from here."""
         return Plan.of(self)
 
-    def open(self) -> NativeEngine:
+    def open(self) -> DecisionEngine:
         """The engine that answers it."""
+        if self.device != "native":
+            from typedecide.page import PageEngine
+
+            return PageEngine(
+                self.bundle,
+                self.device,
+                self.format,
+                threads=self.threads,
+                calibration=self.calibration,
+            )
         from typedecide.native import NativeEngine
 
         return NativeEngine(self.bundle, self.format, threads=self.threads, calibration=self.calibration)
 
-    def answer(self, engine: NativeEngine, text: str) -> dict[str, Any]:
+    def answer(self, engine: DecisionEngine, text: str) -> dict[str, Any]:
         """What goes into the journal for a text: an answer for each question, or why there is none."""
         try:
             done = engine.decide(text, self.questions, self.orderings, readout=self.readout)
@@ -93,7 +105,9 @@ class Plan:
     def of(cls, job: Job) -> Plan:
         """Check a job."""
         bundle = Bundle.open(job.bundle)
-        how = resolve(bundle.manifest, "native", job.orderings, Options(readout=job.readout))
+        # How long packed runs are does not change what they find: "auto" may be either of the page's devices.
+        runs_on = "wasm" if job.device == "auto" else job.device
+        how = resolve(bundle.manifest, runs_on, job.orderings, Options(readout=job.readout))
         format = bundle.format(job.format).name
         calibrator = Calibrator(job.calibration, bundle.manifest, format)
         calibrator.require(how)
@@ -119,7 +133,9 @@ def _check_questions(bundle: Bundle, how: Asking, questions: Mapping[str, Questi
 
 def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Calibrator) -> str:
     entry = bundle.format(format)
-    files = [entry.graphs[entry.processor_variant], str(bundle.manifest["tokenizer"])]
+    native = job.device == "native"
+    graphs = [entry.graphs[entry.processor_variant]] if native else sorted(entry.graphs.values())
+    files = [*graphs, str(bundle.manifest["tokenizer"])]
     files += [shard for data in entry.data for shard in data.shards]
     calibration = calibrator.calibration
     parts = {
@@ -131,6 +147,7 @@ def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Ca
         "asking": asdict(how),
         "questions": [[id, to_wire(question)] for id, question in job.questions.items()],
         "calibration": None if calibration is None else dict(calibration.document),
+        "device": job.device,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
 
@@ -207,7 +224,7 @@ class Batch:
         rejects = self.out.with_name(f"{self.out.name}.rejects.jsonl")
         if rejected:
             with replacing(rejects) as fresh:
-                lines = (json.dumps(one, ensure_ascii=True, default=str) + "\n" for one in rejected)
+                lines = (to_json(one) + "\n" for one in rejected)
                 fresh.write_text("".join(lines), "ascii")
         else:
             rejects.unlink(missing_ok=True)
@@ -229,7 +246,7 @@ class Batch:
             if found is not None and "fault" in found:
                 row = replace(row, fault=Fault(self.table.text, found["fault"]))
             if found is None or row.fault is not None:
-                rejected.append(_reject(row))
+                rejected.append(reject(row))
                 continue
             cells: list[Any] = [row.number, *(as_text(row.values.get(column)) for column in self.table.keep)]
             for one in found["answers"]:
@@ -238,7 +255,8 @@ class Batch:
             yield cells
 
 
-def _reject(row: Row) -> dict[str, Any]:
+def reject(row: Row) -> dict[str, Any]:
+    """What the file of rejected rows says of a row with a fault."""
     assert row.fault is not None
     content = row.values if row.raw is None else row.raw
     return {"row": row.number, "column": row.fault.column, "reason": row.fault.reason, "content": content}

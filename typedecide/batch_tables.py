@@ -1,14 +1,17 @@
 """The tables of a batch: rows of CSV, TSV, JSON lines or Parquet in, CSV or Parquet out.
 
 Knows no engine and no question. A row that cannot be used says why and stops nothing; a file that cannot be read at all
-is an InputError. Parquet needs the `parquet` extra (pyarrow).
+is an InputError. Parquet needs the `parquet` extra (pyarrow). The page reads and writes the same tables, but Parquet:
+`web/app/table` has the twins, and both run tests/vectors/tables.json.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
-import json
+import math
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +20,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from typedecide.errors import UnsupportedError
-from typedecide.inputs import InputError, parse_json
+from typedecide import wire_json
+from typedecide.errors import InvalidRequestError, UnsupportedError
+from typedecide.inputs import InputError
 from typedecide.questions import find_surrogate, is_blank
 
 INPUTS, OUTPUTS = (".csv", ".tsv", ".jsonl", ".parquet"), (".csv", ".parquet")
@@ -83,7 +87,7 @@ class Table(ABC):
                 return Fault(column, byte if self.escaped else "holds a lone surrogate")
         state = row.values[self.text]
         if not isinstance(state, str):
-            return Fault(self.text, f"is not a text but {json.dumps(state, default=str)[:60]}")
+            return Fault(self.text, f"is not a text but {to_json(state)[:60]}")
         return Fault(self.text, "the text is blank") if is_blank(state) else None
 
     def _check_columns(self, columns: Sequence[str]) -> None:
@@ -109,6 +113,13 @@ def open_table(path: Path, text: str, keep: Sequence[str] = ()) -> Table:
         return kind(path, text, keep)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path)) from error
+
+
+_QUOTES = {
+    "unexpected end of data": "a quote is never closed",
+    **{f"'{separator}' expected after '\"'": "text follows a closing quote" for separator in ",;\t"},
+}
+"""What csv says, in words that do not depend on who reads. Where the next row would begin, nobody knows then."""
 
 
 class _Separated(Table):
@@ -147,8 +158,9 @@ class _Separated(Table):
                     number += 1
                     yield cells
             except csv.Error as error:
+                reason = _QUOTES.get(str(error), str(error))
                 raise InputError(
-                    f"{self.path}: row {number + 1}: {error}.", path=str(self.path), row=number + 1
+                    f"{self.path}: row {number + 1}: {reason}.", path=str(self.path), row=number + 1
                 ) from error
 
 
@@ -168,20 +180,22 @@ class _Lines(Table):
 
 
 def _line(number: int, line: bytes) -> Row:
+    line = line.removesuffix(b"\n")
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)  # Windows programs write one.
     try:
-        # Windows programs write a byte order mark.
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         shown = line.decode("utf-8", "backslashreplace")
         return Row(number, {}, Fault(None, f"is not UTF-8: byte 0x{line[error.start]:02x}"), shown)
     try:
-        found = parse_json(text)
-    except json.JSONDecodeError as error:
-        return Row(number, {}, Fault(None, f"not JSON: {error.msg} at character {error.pos + 1}"), text)
-    except InputError as error:
-        return Row(number, {}, Fault(None, error.message), text)
+        # Not json: what is copied, or rejected, is to stay as it is written.
+        found = wire_json.parse(line)
+    except InvalidRequestError as error:
+        reason = (error.message[0].lower() + error.message[1:]).replace("body", "line").removesuffix(".")
+        return Row(number, {}, Fault(None, reason), text)
     if not isinstance(found, dict):
-        return Row(number, {}, Fault(None, "not a JSON object"), found)
+        return Row(number, {}, Fault(None, "not a JSON object"), text)
     return Row(number, found)
 
 
@@ -280,6 +294,29 @@ def as_text(value: Any) -> str | None:
     """
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float | list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else wire_json.dump(plain)
+
+
+def to_json(value: Any) -> str:
+    """The JSON text of a value that was read, in ASCII; what JSON has no form for, such as a date, as it is shown.
+
+    >>> to_json({"é": [1.5, None]})
+    '{"\\\\u00e9": [1.5, null]}'
+    """
+    return re.sub(r"[^ -~]", _escape, wire_json.dump(_plain(value)))
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """A value with all that JSON has no form for as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    known = value is None or isinstance(value, str | int | wire_json.Number)
+    return value if known or (isinstance(value, float) and math.isfinite(value)) else str(value)

@@ -26,8 +26,9 @@ from typedecide.inputs import (
 )
 from typedecide.journal import Journal
 from typedecide.options import Options, resolve
+from typedecide.page import DEVICES
 
-ENGINES = ("local", "ray")
+ENGINES = ("local", "page", "ray")
 
 MOST_TOLD = 20
 """So many rejected rows are told; all of them are in their file."""
@@ -67,8 +68,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default=ENGINES[0],
-        help="local: this process (default); ray: the cluster that RAY_ADDRESS names, or this machine's processors",
+        help="local: this process (default); page: the page's engine in headless Chromium, whose file is that of the"
+        " page's Table tab byte for byte; ray: the cluster that RAY_ADDRESS names, or this machine's processors",
     )
+    command.add_argument("--device", choices=DEVICES, help="for page: what it runs on (default: auto)")
     command.add_argument(
         "--workers", type=whole(1), metavar="N", help="for ray: processes with an engine each"
     )
@@ -81,6 +84,8 @@ def run(args: argparse.Namespace) -> None:
     """Answer every row, write the result, and say what came of it."""
     if args.workers is not None and args.engine != "ray":
         raise InputError(f"--workers {args.workers}: only --engine ray has workers.", workers=args.workers)
+    if args.device is not None and args.engine != "page":
+        raise InputError(f"--device {args.device}: only --engine page has devices.", device=args.device)
     if args.out.suffix.lower() not in OUTPUTS:
         raise InputError(f"{args.out}: its name must end in {' or '.join(OUTPUTS)}.", path=str(args.out))
     if args.out.resolve() == args.table.resolve():
@@ -117,12 +122,13 @@ def read_job(args: argparse.Namespace) -> Job:
         orderings=args.orderings,
         calibration=given(args.calibration, bundle, args.format, how),
         threads=args.threads,
+        device=(args.device or "auto") if args.engine == "page" else "native",
     )
 
 
 def answerer(args: argparse.Namespace, job: Job) -> Answerer:
     """What answers."""
-    if args.engine == "local":
+    if args.engine != "ray":
         return here(job)
     from typedecide.batch_ray import on_ray
 

@@ -137,7 +137,7 @@ def read_table(path: Path, text: str, questions: Mapping[str, Question]) -> Read
             if is_blank(row[key]):
                 read.unlabelled += 1
                 continue
-            name = _gold(question, row[key])
+            name = true_option(question, row[key])
             if name is None:
                 faults.add(f"row {number}", key, _no_option(row[key], question))
             else:
@@ -217,7 +217,7 @@ class _Line:
             if value is None:
                 read.unlabelled += 1
                 continue
-            option = _gold(question, value)
+            option = true_option(question, value)
             if option is None:
                 self.fault("gold" if "question" in found else f"gold.{key}", _no_option(value, question))
             else:
@@ -300,7 +300,7 @@ def _check_header(path: Path, header: Sequence[str], text: str, questions: Mappi
         raise faults.error()
 
 
-def _gold(question: Question, value: object) -> str | None:
+def true_option(question: Question, value: object) -> str | None:
     """The name of the option that a cell or a JSON value means: itself, or without white space around it; of yes/no
     questions also true, false, 1 and 0, in any case."""
     if question.kind == "noul":

@@ -176,6 +176,64 @@ def aurc(confidences: Sequence[float], credits: Sequence[float], weights: Weight
     return mean([wrong / rank for rank, wrong in enumerate(errors, start=1)])
 
 
+def confusion(gold: Sequence[int], chosen: Sequence[int], options: int) -> list[list[int]]:
+    """How often each option was the true one (rows) and the answer (columns), by their places.
+
+    >>> confusion([0, 0, 1], [0, 1, 1], 2)
+    [[1, 1], [0, 1]]
+    """
+    counts = Counter(zip(gold, chosen, strict=True))
+    return [[counts[truth, choice] for choice in range(options)] for truth in range(options)]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What remains where answers whose confidence is not above `threshold` are left out: how many, and how many of
+    them are wrong; a tie counts with the share of it that is wrong."""
+
+    threshold: float
+    kept: int
+    wrong: float
+
+
+def thresholds(confidences: Sequence[float], credits: Sequence[float]) -> list[Kept]:
+    """What each threshold keeps: 0, and the confidences themselves, the lowest first. Beyond the last, nothing is kept.
+
+    >>> [(one.threshold, one.kept, one.wrong) for one in thresholds([0.6, 0.9], [0, 1])]
+    [(0.0, 2, 1.0), (0.6, 1, 0.0), (0.9, 0, 0.0)]
+    """
+    pairs = sorted(zip(confidences, credits, strict=True), reverse=True)
+    found: list[Kept] = []
+    kept, wrong = 0, 0.0
+    for confidence, tied in groupby(pairs, key=itemgetter(0)):
+        found.append(Kept(confidence, kept, wrong))
+        for _, earned in tied:
+            kept, wrong = kept + 1, wrong + 1 - earned
+    # Where a confidence is 0, the threshold 0 leaves it out.
+    return [*([] if found and found[-1].threshold == 0 else [Kept(0.0, kept, wrong)]), *reversed(found)]
+
+
+def at_threshold(found: Sequence[Kept], threshold: float) -> Kept:
+    """What a threshold keeps, of what `thresholds` found.
+
+    >>> at_threshold(thresholds([0.6, 0.9], [0, 1]), 0.7).kept
+    1
+    """
+    below = [one for one in found if one.threshold <= threshold]
+    return below[-1] if below else found[0]
+
+
+def widest(found: Sequence[Kept], error: float) -> Kept | None:
+    """The lowest threshold at which at most the share `error` of what is kept is wrong; None where there is none.
+
+    It was looked for on these very answers, so that on others the error is likely to be a little higher.
+
+    >>> widest(thresholds([0.6, 0.9], [0, 1]), 0.1).threshold
+    0.6
+    """
+    return next((one for one in found if one.kept and one.wrong <= error * one.kept), None)
+
+
 def kendall_tau(left: Sequence[float], right: Sequence[int], weights: Weights = None) -> float | None:
     """Kendall's tau-b, how alike two rankings are: 1 the same, 0 unrelated, -1 the reverse.
 

@@ -66,6 +66,25 @@ function megabytes(bytes) {
 /** An error of a kind that the library does not name. */
 export const UNEXPECTED = "UNEXPECTED";
 
+/**
+ * A number of answers, of which ties may count in part.
+ * @param {number} count
+ */
+function countOf(count) {
+  return Number.isInteger(count) ? integer.format(count) : oneDigit.format(count);
+}
+
+/**
+ * @param {number} seconds
+ * @returns {string}
+ */
+function duration(seconds) {
+  const whole = Math.ceil(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.ceil(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
 export const S = {
   title: "typedecide",
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
@@ -168,6 +187,9 @@ export const S = {
     run: "The text could not be decided.",
     sample: "The sample could not be loaded.",
     tab: "This part of the page could not be opened.",
+    file: "The file could not be read.",
+    table: "The table could not be answered.",
+    labels: "The labels could not be used.",
     proof: "The measuring did not end.",
   },
   /** @param {string} value */
@@ -184,6 +206,8 @@ export const S = {
     INVALID_QUESTION:
       "Edit the question so that it has a text and at least two different, non-empty options.",
     INVALID_STATE: "The text holds characters that are not valid Unicode. Paste it again from its source.",
+    OTHER_MODEL: "Load the page as it was then, with the same address, or start again.",
+    INPUT: "Correct the file and load it again.",
     QUOTA: "Free some disk space, or delete what other sites keep in this browser.",
     DEVICE_LOST:
       "The graphics device went away. Try again; if it happens twice, load the page with ?device=wasm.",
@@ -338,9 +362,180 @@ export const S = {
     runFailed: "Not decided",
   },
 
-  // ---- Table: its texts go into `table: { … }` here
+  // ---- Table
+  table: {
+    sourceHeading: "Table",
+    drop: "Drop a CSV, TSV or JSONL file here, or",
+    choose: "Choose a file",
+    paste: "Or paste rows",
+    pasteLabel: "Rows with a header, as CSV or tab separated, or JSON lines",
+    pasteUse: "Use these rows",
+    nothingPasted: "Paste some rows first.",
+    pasted: "pasted",
+    reading: "Reading the file …",
+    /** @param {string} name @param {number} rows @param {number} columns */
+    summary: (name, rows, columns) =>
+      `${name}: ${formatCount(rows)} ${rows === 1 ? "row" : "rows"}, ${formatCount(columns)} ${columns === 1 ? "column" : "columns"}`,
 
-  // ---- Trust: its texts go into `trust: { … }` here
+    textColumn: "Column of the texts",
+    /** @param {number} chosen @param {number} all */
+    keepSummary: (chosen, all) => `Columns copied into the result: ${chosen} of ${all}`,
+    keepLegend: "Columns copied into the result",
+    all: "All",
+    noneOfThem: "None",
+
+    questions: "Questions",
+    /** @param {readonly string[]} ids */
+    asked: (ids) => (ids.length === 0 ? "none yet" : `${formatCount(ids.length)}: ${ids.join(", ")}`),
+    edit: "Edit them in Decide",
+    outdated:
+      "The questions were edited since this run began: it goes on with those that it began with. Start again to use the new ones.",
+
+    keepRun: "Keep this run in the browser, so that it survives a reload",
+    keepHint:
+      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
+    holds: "This browser keeps this run: file, questions and finished rows.",
+    /** @param {string} name */
+    holdsOther: (name) =>
+      `This browser keeps a run of ${name}, which comes back with a reload. Starting another deletes it.`,
+    forget: "Delete what is kept",
+    forgotten: "Deleted what the browser kept of the run",
+    notKept: "The browser does not keep this run, so a reload loses it:",
+    command: "The same on the command line",
+    commandHint:
+      "With questions.json from Decide, this writes the same file, byte for byte. Without --engine page it is faster, and probabilities differ by some millionths.",
+
+    start: "Start",
+    pause: "Pause",
+    resume: "Resume",
+    again: "Start again",
+    restored: "Took up the run that this browser kept",
+    waiting: "Starts as soon as the model is ready",
+    /** @param {number} done @param {number} all @param {number} rejected */
+    progress: (done, all, rejected) =>
+      `${formatCount(done)} of ${formatCount(all)} rows${rejected > 0 ? `, ${formatCount(rejected)} rejected` : ""}`,
+    /** @param {number} rate rows a second */
+    rate: (rate) => `${rate < 9.95 ? oneDigit.format(rate) : integer.format(rate)} rows/s`,
+    /** @param {number} seconds */
+    left: (seconds) => `${duration(seconds)} left`,
+    paused: "Paused",
+    done: "Done",
+    progressLabel: "Rows done",
+
+    resultsHeading: "Answers",
+    filterQuestion: "Question",
+    filterAnswer: "Answer",
+    any: "Any",
+    rejected: "Rejected rows",
+    open: "Not answered yet",
+    least: "Confidence from",
+    most: "to",
+    sort: "Sort by",
+    sorts: { row: "Row", lowest: "Least confident first", highest: "Most confident first", answer: "Answer" },
+    /** @param {number} shown @param {number} all */
+    matching: (shown, all) =>
+      shown === all ? `${formatCount(all)} rows` : `${formatCount(shown)} of ${formatCount(all)} rows`,
+    /** @param {number} count */
+    update: (count) => `Show ${formatCount(count)} more`,
+    caption: "Rows and their answers",
+    row: "Row",
+    openRow: "…",
+    /** @param {string | null} column @param {string} reason */
+    fault: (column, reason) => `Rejected: ${column === null ? "" : `${column} `}${reason}`,
+    abstains: "abstains",
+    noRows: "No row is like that.",
+    more: "more",
+    pages: "Pages of the table",
+    previous: "Previous",
+    next: "Next",
+    /** @param {number} from @param {number} to @param {number} all */
+    page: (from, to, all) =>
+      all === 0 ? "0 of 0" : `${formatCount(from)}–${formatCount(to)} of ${formatCount(all)}`,
+    download: "Download CSV",
+    downloadHint: "One row for each answered row, with a probability column for every option, in UTF-8.",
+    downloadRejects: "Download rejected rows",
+    discard: "Discard the answers",
+  },
+
+  // ---- Trust
+  trust: {
+    heading: "How far to trust the answers",
+    intro: "Compares the answers of the Table tab with true answers that you have.",
+    noTable: "Load a table first, and answer its rows.",
+    toTable: "Go to Table",
+    noAnswers: "No row is answered yet.",
+    runNow: "Answer the rows now",
+    question: "Question",
+    source: "True answers",
+    /** @param {string} column */
+    column: (column) => `Column “${column}” of the table`,
+    given: "Paste them, or load a file",
+    pasteLabel: "True answers, one a line in the order of the rows; an empty line is a row without one",
+    usePasted: "Use these",
+    chooseFile: "Choose a file",
+    fileHint:
+      "A CSV, TSV or JSONL file: a column named like the question, “label” or “gold”, and a column “row” with row numbers, unless it has all rows in their order.",
+    /** @param {number} used @param {number} missing @param {number} open */
+    used: (used, missing, open) =>
+      [
+        `${formatCount(used)} answered ${used === 1 ? "row has" : "rows have"} a true answer`,
+        missing > 0 ? `${formatCount(missing)} rows have none` : "",
+        open > 0 ? `${formatCount(open)} rows with one are not answered` : "",
+      ]
+        .filter(Boolean)
+        .join("; ") + ".",
+    /** @param {number} count @param {string} first */
+    unknown: (count, first) =>
+      `${formatCount(count)} ${count === 1 ? "label is" : "labels are"} none of the options and not used: ${first}`,
+    /** @param {number} row @param {string} label */
+    unknownOne: (row, label) => `row ${row} “${label}”`,
+    few: "With fewer than 100 true answers all of this is rough.",
+
+    figures: {
+      accuracy: "Accuracy",
+      majority: "Always the most frequent answer",
+      chance: "Guessing",
+      error: "Expected calibration error",
+    },
+    /** @param {number} low @param {number} high */
+    interval: (low, high) => `95% interval: ${percent.format(low)} to ${percent.format(high)}`,
+    /** @param {number} share */
+    share: (share) => percent.format(share),
+    errorHint: "How far probabilities and hits lie apart on average; 0 is best",
+
+    calibrationTitle: "Calibration curve",
+    calibrationChart: "Right answers by probability",
+    /** @param {number} share */
+    tick: (share) => `${oneDigit.format(share * 100).replace(/\.0$/, "")}%`,
+    calibrationHint:
+      "Of answers with this probability, how many are right. On the dashed line, probabilities mean what they say.",
+    probability: "probability of the answer",
+    right: "right",
+    perfect: "perfect calibration",
+    measured: "these answers",
+
+    thresholdTitle: "Threshold",
+    thresholdHint:
+      "Answers whose probability is not above the threshold are left to a person. It is looked for on these very rows, so expect slightly more errors on new ones; for a bound that holds, use the command “calibrate”.",
+    errorRate: "Errors allowed among the answers kept, in %",
+    findThreshold: "Find the threshold",
+    threshold: "Threshold",
+    /** @param {number} percentage */
+    noThreshold: (percentage) => `No threshold keeps errors at ${percentage}% or below.`,
+    /** @param {number} kept @param {number} all @param {number} wrong */
+    kept: (kept, all, wrong) =>
+      kept === 0
+        ? `No answer is kept of ${formatCount(all)}.`
+        : `${formatCount(kept)} of ${formatCount(all)} answers are kept (${percent.format(kept / all)}), ${countOf(wrong)} of them ${wrong === 1 ? "is" : "are"} wrong (${percent.format(wrong / kept)}).`,
+    coverageTitle: "Errors by coverage",
+    coverage: "answers kept",
+    errors: "wrong among them",
+
+    confusionTitle: "Confusion matrix",
+    confusionHint: "Rows are true answers, columns the answers given.",
+    trueCorner: "true, by given",
+    total: "all",
+  },
 
   // ---- Proof
   proof: {

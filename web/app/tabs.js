@@ -15,6 +15,8 @@ import { S } from "./strings.js";
 /** @type {readonly Named[]} */
 const TABS = [
   { id: "decide", label: S.tabs.decide },
+  { id: "table", label: S.tabs.table },
+  { id: "trust", label: S.tabs.trust },
   { id: "proof", label: S.tabs.proof },
 ];
 

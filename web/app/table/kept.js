@@ -1,0 +1,131 @@
+// A run as the browser keeps it, so that it survives a reload: the file, what is asked, and the rows that are done. There
+// is one at a time, in IndexedDB. Knows no engine and no page.
+
+import { breathe } from "./results.js";
+
+/** @typedef {import("./table.js").Fault} Fault */
+
+/**
+ * What a run is.
+ * @typedef {object} Plan
+ * @property {string} id
+ * @property {Blob} file
+ * @property {string} name of the file
+ * @property {string} text the column of the texts
+ * @property {readonly string[]} keep the columns to copy
+ * @property {[id: string, wire: import("../../index.js").Question][]} questions
+ * @property {import("../readings.js").Reading | null} reading
+ */
+
+/**
+ * Rows that are done: what `Results` has of each, one after the other.
+ * @typedef {object} Block
+ * @property {string} run its id
+ * @property {string} engine what answered them
+ * @property {readonly string[]} shallow of `Results`
+ * @property {Uint32Array} rows places of those that are answered
+ * @property {Uint8Array} choices
+ * @property {Uint8Array} abstains
+ * @property {Float64Array} values
+ * @property {[row: number, fault: Fault][]} faults of those that are rejected
+ */
+
+const NAME = "typedecide-table";
+const [PLAN, BLOCKS] = ["plan", "blocks"];
+
+/**
+ * The database, made where there is none.
+ * @returns {Promise<IDBDatabase>}
+ */
+function open() {
+  const request = indexedDB.open(NAME, 1);
+  request.addEventListener("upgradeneeded", () => {
+    request.result.createObjectStore(PLAN);
+    request.result.createObjectStore(BLOCKS, { autoIncrement: true });
+  });
+  return result(request);
+}
+
+/**
+ * Keeps a run in the place of the one before.
+ * @param {Plan} plan
+ */
+export async function begin(plan) {
+  await change((stores) => {
+    for (const store of Object.values(stores)) store.clear();
+    stores.plan.put(plan, PLAN);
+  });
+}
+
+/** @param {Block} block of the run that was begun */
+export async function add(block) {
+  await change(({ blocks }) => void blocks.add(block));
+}
+
+/**
+ * The run that is kept, and its blocks one by one.
+ * @returns {Promise<{plan: Plan, blocks: AsyncGenerator<Block>} | null>}
+ */
+export async function load() {
+  // Looking must not make what is not there.
+  if (!(await indexedDB.databases()).some(({ name }) => name === NAME)) return null;
+  const database = await open();
+  const plan = /** @type {Plan | undefined} */ (
+    await result(database.transaction(PLAN).objectStore(PLAN).get(PLAN))
+  );
+  if (plan) return { plan, blocks: blocksOf(database, plan.id) };
+  database.close();
+  return null;
+}
+
+/**
+ * @param {IDBDatabase} database which it closes
+ * @param {string} run
+ * @returns {AsyncGenerator<Block>}
+ */
+async function* blocksOf(database, run) {
+  try {
+    const store = () => database.transaction(BLOCKS).objectStore(BLOCKS);
+    for (const key of await result(store().getAllKeys())) {
+      const block = /** @type {Block} */ (await result(store().get(key)));
+      // Another page may have begun another run.
+      if (block?.run === run) yield block;
+      await breathe();
+    }
+  } finally {
+    database.close();
+  }
+}
+
+/** Deletes what is kept, with the database. */
+export async function forget() {
+  await result(indexedDB.deleteDatabase(NAME));
+}
+
+/** @param {(stores: {plan: IDBObjectStore, blocks: IDBObjectStore}) => void} work */
+async function change(work) {
+  const database = await open();
+  try {
+    const transaction = database.transaction([PLAN, BLOCKS], "readwrite");
+    const done = new Promise((resolve, reject) => {
+      transaction.addEventListener("complete", resolve);
+      transaction.addEventListener("abort", () => reject(transaction.error));
+    });
+    work({ plan: transaction.objectStore(PLAN), blocks: transaction.objectStore(BLOCKS) });
+    await done;
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * @template T
+ * @param {IDBRequest<T>} request
+ * @returns {Promise<T>}
+ */
+function result(request) {
+  return new Promise((resolve, reject) => {
+    request.addEventListener("success", () => resolve(request.result));
+    request.addEventListener("error", () => reject(request.error));
+  });
+}
