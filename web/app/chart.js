@@ -14,7 +14,7 @@ import {
   yRange,
 } from "./chart_data.js";
 import { h } from "./dom.js";
-import { figuresTable } from "./figures.js";
+import { figuresTable, showTable } from "./figures.js";
 import { S } from "./strings.js";
 
 /** @typedef {import("./chart_data.js").ChartSpec} ChartSpec */
@@ -90,8 +90,7 @@ export class Chart {
   #caption = h("figcaption", { class: "chart-title" });
   #canvas = h("div", { class: "chart-plot", role: "img" });
   #legend = h("ul", { class: "chart-legend" });
-  #summary = h("summary", {}, S.chart.table);
-  #details = h("details", {});
+  #details = h("details", {}, h("summary", {}, S.chart.table));
   #sizes = new ResizeObserver(() => this.#fit());
   #schemes = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
   #recolour = () => this.#plot?.redraw(false);
@@ -124,7 +123,7 @@ export class Chart {
       head,
       rows.map((cells) => ({ cells })),
     );
-    this.#details.replaceChildren(this.#summary, table);
+    showTable(this.#details, table);
     this.#draw();
   }
 
@@ -171,6 +170,8 @@ export class Chart {
  */
 function plotOptions(library, spec, element, barWidth) {
   const [x, y] = [xRange(spec), yRange(spec)];
+  // Without data there are no values to name.
+  const yAxis = spec.series.some(({ points }) => points.length > 0) ? spec.y : { ...spec.y, ticks: [] };
   const looks = lookOf(spec.series);
   return {
     legend: { show: false },
@@ -183,7 +184,7 @@ function plotOptions(library, spec, element, barWidth) {
     },
     axes: [
       { ...axisOptions(spec.x, element), size: sizeOf(element) * 2.2 },
-      { ...axisOptions(spec.y, element), size: axisSize(element) },
+      { ...axisOptions(yAxis, element), size: axisSize(element) },
     ],
     series: [{}, ...spec.series.map((one, i) => seriesOptions(library, one, looks[i], element, barWidth))],
   };

@@ -22,8 +22,23 @@ export function figuresTable(label, head, rows) {
     ),
   );
   const table = h("table", {}, h("thead", {}, h("tr", {}, ...columns)), h("tbody", {}, ...body));
-  // What scrolls has to be in reach of the keyboard.
-  return h("div", { class: "figures", tabindex: 0, role: "region", "aria-label": label }, table);
+  // What scrolls has to be in reach of the keyboard; a group, as the part that it is in is the landmark.
+  return h("div", { class: "figures", tabindex: 0, role: "group", "aria-label": label }, table);
+}
+
+/**
+ * Puts a table in the place of the one that the element holds, if any: focus and place stay as they are.
+ * @param {HTMLElement} element
+ * @param {HTMLElement} table of `figuresTable`
+ */
+export function showTable(element, table) {
+  const before = element.querySelector(":scope > .figures");
+  if (!before) return element.append(table);
+  const { scrollLeft, scrollTop } = before;
+  const focused = before === document.activeElement;
+  before.replaceWith(table);
+  table.scrollTo(scrollLeft, scrollTop);
+  if (focused) table.focus({ preventScroll: true });
 }
 
 /** @param {Cell} cell */

@@ -576,7 +576,7 @@ export const S = {
     checksHeading: "Checks",
     passed: "passed",
     notPassed: "failed",
-    open: "not measured",
+    open: "not yet",
     checks: {
       selfTest: "Self-test: right answers of known prompts",
       shared: "Kept prefix: gives what whole prompts give",
@@ -705,7 +705,7 @@ export const S = {
     withInterval: (value, interval) =>
       interval === null
         ? percent.format(value)
-        : `${percent.format(value)} (95 %: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
+        : `${percent.format(value)} (95% interval: ${percent.format(interval[0])} to ${percent.format(interval[1])})`,
     /** @param {number} n @param {number} texts @param {string} suite */
     gateData: (n, texts, suite) => `${formatCount(n)} answers about ${formatCount(texts)} texts of ${suite}`,
     gatePassed: "passes them all",

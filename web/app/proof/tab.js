@@ -30,6 +30,8 @@ class Proof {
     this.more = more;
     /** @type {AbortController | null} */
     this.running = null;
+    /** @type {Info | null | undefined} of the engine that is shown, undefined at the start */
+    this.shown = undefined;
     /** @type {{info: Info, plan: Plan, found: Found, date: string, formats: FormatDrift | null} | null} */
     this.last = null;
     this.view = new ProofView({
@@ -57,8 +59,11 @@ class Proof {
     else this.#show(this.#plan(this.workbench.info), {});
   }
 
+  /** Shows what is known of the engine, when it is another one than before; most events only say how far a load is. */
   #loadingChanged() {
     const { info } = this.workbench;
+    if (info === this.shown) return;
+    this.shown = info;
     this.view.showBundle(this.manifest, info);
     // What was measured stays, unless another engine took the place of the one that it is of.
     if (this.last && info && this.last.info !== info && !this.running) {

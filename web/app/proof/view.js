@@ -3,7 +3,7 @@
 
 import { makeChart } from "../chart.js";
 import { h, setBar, setOff } from "../dom.js";
-import { figuresTable } from "../figures.js";
+import { figuresTable, showTable } from "../figures.js";
 import { candidates } from "../panel.js";
 import { S, formatDifference, formatMs, formatProbability, formatRatio, formatCount } from "../strings.js";
 import { EFFORTS, WAYS, flipWays } from "./measure.js";
@@ -215,14 +215,14 @@ export class ProofView {
    */
   show(plan, found, checks, bytes) {
     this.checks.replaceChildren(...checks.map(checkRow));
-    this.shared.replaceChildren(sharedTable(plan, found));
+    showTable(this.shared, sharedTable(plan, found));
     this.packingHint.textContent = P.packingHint(plan.readout);
-    this.packing.replaceChildren(packingTable(plan, found));
+    showTable(this.packing, packingTable(plan, found));
     const more = Math.max(0, ...plan.counts) - plan.own.length;
     this.packingNotes.textContent = [...(more > 0 ? [P.moreQuestions(more)] : []), P.aboutHint].join(" ");
     this.timeChart?.update(timeChart(plan.counts, found.packing ?? []));
     this.costChart?.update(costChart(plan.counts, found.packing ?? [], found.prefill?.ms ?? null));
-    this.order.replaceChildren(orderTable(plan, found));
+    showTable(this.order, orderTable(plan, found));
     this.#showMemory(bytes, found.memory);
   }
 
