@@ -711,7 +711,37 @@ export const S = {
     gatePassed: "passes them all",
   },
 
-  // ---- Code: its texts go into `code: { … }` here
+  // ---- Code
+  code: {
+    heading: "The same in your own code",
+    hint: "The questions and the text of Decide, as a program that asks them. It changes as they do.",
+    languages: "Language",
+    names: {
+      npm: "JavaScript (npm)",
+      script: "Plain HTML",
+      react: "React",
+      python: "Python",
+      pyodide: "Python in the browser",
+      curl: "curl",
+    },
+    notes: {
+      npm: "Install the npm package typedecide, and serve the bundle's folder from your site, here as /typedecide/.",
+      script:
+        "One file, no build step. It takes library and model from the bundle that this page is part of: serve it from the same site.",
+      react:
+        "A component with the hook of the npm package. Serve the bundle's folder from your site, here as /typedecide/.",
+      python: "CPython, with the package's extra native. It reads the bundle from a folder, here dist.",
+      pyodide:
+        "In Pyodide, JupyterLite, marimo or PyScript, or in the Python tab here. Answers come from the page's own engine.",
+      curl: "For any language that speaks HTTP. The server runs on your machine and reads answers in the bundle's own way.",
+    },
+    region: "Source text",
+    copy: "Copy",
+    copied: "Copied",
+    notCopied: "The browser did not let the page copy. The text is selected: copy it yourself.",
+    download: "Download",
+    invalid: "Put the questions right in Decide; then there is a program for them.",
+  },
 
   // ---- Python: its texts go into `python: { … }` here
 };

@@ -18,6 +18,7 @@ const TABS = [
   { id: "table", label: S.tabs.table },
   { id: "trust", label: S.tabs.trust },
   { id: "proof", label: S.tabs.proof },
+  { id: "code", label: S.tabs.code },
 ];
 
 const STEPS = new Map([
