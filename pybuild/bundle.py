@@ -20,7 +20,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from pybuild import icons, npm
+from pybuild import icons, npm, pyodide, wheel
 from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
@@ -41,6 +41,9 @@ from typedecide.static_server import POLICY
 WEB = ROOT / "web"
 
 SERVICE_WORKER = "sw.js"
+
+ON_USE = (f"{pyodide.FOLDER}/",)
+"""Folders whose files the service worker keeps only once the page has asked for them."""
 
 PACKAGE_ONLY = ("react.js", "types.js")
 """Files that only users of the npm package need."""
@@ -72,6 +75,7 @@ def build(
     calibration: Path | Literal[False] | None = None,
     shallow: int | Literal["auto"] | None = None,
     anchor: str | None = None,
+    python: bool = True,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
 
@@ -90,6 +94,7 @@ def build(
             trained for, from which no other choice may differ.
         anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
             `instruction` (those before every text); None takes the last.
+        python: whether Pyodide and typedecide's wheel go in, for Python in the browser.
     """
     for name in formats:
         if name not in FORMATS:
@@ -106,10 +111,10 @@ def build(
         model = ModelBuild(loaded, context, steps, force, *depth)
         built = {name: model.format(name) for name in dict.fromkeys(formats)}
         taken = _calibration(calibration, model, list(built))
-        inputs = _inputs(model, built, taken)
+        inputs = _inputs(model, built, taken, python)
         if not force and _up_to_date(out, inputs):
             return out
-        _assemble(out, model, built, taken, inputs, steps)
+        _assemble(out, model, built, taken, python, inputs, steps)
     return out
 
 
@@ -178,18 +183,23 @@ def _calibration(
     return found.document
 
 
-def _inputs(model: ModelBuild, built: dict[str, Built], calibration: Mapping[str, Any] | None) -> str:
+def _inputs(
+    model: ModelBuild, built: dict[str, Built], calibration: Mapping[str, Any] | None, python: bool
+) -> str:
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
     digest.update(
         json.dumps(
             [
                 *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
-                *(model.source.licence, calibration, POLICY),
+                *(model.source.licence, calibration, POLICY, python),
             ]
         ).encode()
     )
-    sources = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
+    sources: tuple[Path, ...] = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
+    if python:
+        sources += (Path(pyodide.__file__), Path(wheel.__file__), ROOT / "pyproject.toml", ROOT / "README.md")
+        sources += tuple(wheel.sources())
     for path in (*sources, *_web_files()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -210,6 +220,7 @@ def _assemble(
     model: ModelBuild,
     built: dict[str, Built],
     calibration: Mapping[str, Any] | None,
+    python: bool,
     inputs: str,
     steps: Steps,
 ) -> None:
@@ -220,14 +231,18 @@ def _assemble(
         (folder / "model").mkdir(parents=True)
         (folder / "model" / "tokenizer.json").write_text(model.tokenizer_json, "utf-8")
         formats = {name: _copy_format(folder, one) for name, one in built.items()}
-        with steps.step("page and runtime", 1 + len(ORT_BUILDS)) as advance:
+        with steps.step("page and runtime", 1 + len(ORT_BUILDS) + python) as advance:
             _copy_web(folder)
             advance()
+            interpreter = None
+            if python:
+                interpreter = pyodide.copy(folder)
+                advance()
             builds = {}
             for name in ORT_BUILDS:
                 builds[name] = _copy_runtime(folder, name)
                 advance()
-        manifest = _manifest(model, formats, calibration, builds, inputs)
+        manifest = _manifest(model, formats, calibration, builds, interpreter, inputs)
         paths = sorted(p for p in folder.rglob("*") if p.is_file())
         with steps.step("hashes", len(paths)) as advance:
             for path in paths:
@@ -274,6 +289,7 @@ def _manifest(
     formats: dict[str, Any],
     calibration: Mapping[str, Any] | None,
     builds: dict[str, Any],
+    python: dict[str, Any] | None,
     inputs: str,
 ) -> dict[str, Any]:
     return {
@@ -296,7 +312,8 @@ def _manifest(
         "default_format": next(iter(formats)),
         "formats": formats,
         "selftest": {"tolerance": TOLERANCE},
-        "runtime": {"ort": _package_version("onnxruntime-web"), "builds": builds},
+        "runtime": {"ort": npm.version("onnxruntime-web"), "builds": builds},
+        **({} if python is None else {"python": python}),
         "files": {},
     }
 
@@ -344,7 +361,8 @@ def _copy_web(folder: Path) -> None:
 def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
     """web/sw.js behind what it has to know of the bundle, all of which also gives the bundle its version.
 
-    The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
+    The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use. What parts of
+    the page need that few open, it keeps once it was used.
     """
     files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
     folders = ("app/", "vendor/tokenizers/")
@@ -354,7 +372,8 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
         name: {one[part]: files[one[part]] for part in ("module", "loader")} for name, one in builds.items()
     }
     code = (WEB / SERVICE_WORKER).read_text("utf-8")
-    facts = {"policy": POLICY, "shell": shell, "runtime": runtime}
+    used = {p: h for p, h in files.items() if p.startswith(ON_USE)}
+    facts = {"policy": POLICY, "shell": shell, "runtime": runtime, "used": used}
     version = hashlib.sha256(json.dumps([manifest, facts, code]).encode()).hexdigest()[:16]
     manifest["build"]["version"] = version
     text = f"self.BUNDLE = {json.dumps({'version': version, **facts})};\n{code}"
@@ -383,11 +402,6 @@ def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
         "loader": f"vendor/ort/{stem}.mjs",
         "wasm": f"vendor/ort/{stem}.wasm.gzip",
     }
-
-
-def _package_version(name: str) -> str:
-    version: str = json.loads((npm.package(name) / "package.json").read_text("utf-8"))["version"]
-    return version
 
 
 # -- the command ---------------------------------------------------------------------------------------------
@@ -426,6 +440,11 @@ def add_parser(subparsers: Any) -> None:
         help="what all layers of a shallow model see of the prompt before a question: nothing, its first token, or all"
         f" that stands before every text (default: {DEFAULT_ANCHOR})",
     )
+    bundle.add_argument(
+        "--no-python",
+        action="store_true",
+        help="leave out Pyodide and typedecide's wheel (14 MB)",
+    )
     bundle.set_defaults(func=run)
     formats = subparsers.add_parser(
         "formats",
@@ -456,6 +475,7 @@ def run(args: argparse.Namespace) -> int:
         calibration=_calibration_argument(args.calibration),
         shallow=args.shallow,
         anchor=args.anchor,
+        python=not args.no_python,
     )
     manifest = json.loads((out / MANIFEST).read_text("utf-8"))
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}

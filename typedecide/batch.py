@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typedecide import __version__
-from typedecide.batch_tables import Fault, Row, Table, Type, as_text, replacing, write_table
+from typedecide.batch_tables import Fault, Row, Table, as_text, replacing, write_table
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibrator, Given
-from typedecide.errors import InvalidStateError, PrefixMismatchError, TooLongError
+from typedecide.columns import Type, answer_columns
+from typedecide.errors import TEXT_FAULTS
 from typedecide.inputs import InputError
 from typedecide.journal import Journal
 from typedecide.options import Asking, Options, resolve
@@ -27,9 +28,6 @@ from typedecide.questions import Question, to_wire
 
 if TYPE_CHECKING:
     from typedecide.native import NativeEngine
-
-UNANSWERABLE = (InvalidStateError, PrefixMismatchError, TooLongError)
-"""What is wrong with one text, and no reason to give up the others."""
 
 Pending = Iterable[tuple[str, str]]
 """Texts that are still to be answered, each with its key."""
@@ -68,7 +66,7 @@ class Job:
         """What goes into the journal for a text: an answer for each question, or why there is none."""
         try:
             done = engine.decide(text, self.questions, self.orderings, readout=self.readout)
-        except UNANSWERABLE as error:
+        except TEXT_FAULTS as error:
             return {"fault": error.message}
         return {
             "answers": [
@@ -140,8 +138,7 @@ def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Ca
 def _columns(job: Job, bundle: Bundle, how: Asking, calibrator: Calibrator) -> dict[str, Type]:
     found: list[tuple[str, Type]] = []
     for id, question in job.questions.items():
-        found += [(f"{id}.answer", "text"), (f"{id}.confidence", "float")]
-        found += [(f"{id}.p.{name}", "float") for name in question.names]
+        found += answer_columns(id, question)
         if calibrator.apply(how, question, [0.0] * len(question.names)) is not None:
             found.append((f"{id}.abstain", "bool"))
         if bundle.shallow is not None:

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from typedecide.columns import Type
 from typedecide.errors import UnsupportedError
 from typedecide.inputs import InputError, parse_json
 from typedecide.questions import find_surrogate, is_blank
@@ -28,8 +29,6 @@ FIELD_CHARACTERS = 1 << 30
 
 GROUP = 10_000
 """Rows that are written to Parquet at a time."""
-
-Type = Literal["int", "text", "float", "bool"]
 
 
 @dataclass(frozen=True)
