@@ -107,7 +107,7 @@ def open_engine(args: argparse.Namespace, bundle: Path) -> ProbedPage | NativeEn
 
 def read_sample(bundle: Path) -> tuple[str, dict[str, Question]]:
     """The state and the questions that the bundle ships as a sample."""
-    sample = json.loads((bundle / "app" / "sample.json").read_bytes())
+    sample = json.loads((bundle / "app" / "decide" / "samples" / "support.json").read_bytes())
     return sample["state"], parse_questions(sample["questions"])
 
 

@@ -180,7 +180,7 @@ def test_demo_answers_the_sample_in_the_page(dist: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     table = done.stdout.decode()
     print(table)
-    sample = json.loads((dist / "app" / "sample.json").read_text(encoding="utf-8"))
+    sample = json.loads((dist / "app" / "decide" / "samples" / "support.json").read_text(encoding="utf-8"))
     assert len(sample["questions"]) >= 11
     assert table.count("│") >= 7 * 11 and "on wasm" in table
     assert re.search(

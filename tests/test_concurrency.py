@@ -14,7 +14,7 @@ from typedecide.page import PageEngine
 
 pytestmark = pytest.mark.browser
 
-SAMPLE = json.loads((ROOT / "web" / "app" / "sample.json").read_text("utf-8"))
+SAMPLE = json.loads((ROOT / "web" / "app" / "decide" / "samples" / "support.json").read_text("utf-8"))
 
 TEXTS = [
     f"Order {number * 131} came {number} days late and the {thing} is broken. I want my money back."

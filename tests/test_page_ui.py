@@ -21,7 +21,9 @@ from pybuild.sources import DEFAULT_MODEL, STOCK_MODEL
 from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 SAMPLE: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "web" / "app" / "sample.json").read_text(encoding="utf-8")
+    (Path(__file__).parent.parent / "web" / "app" / "decide" / "samples" / "support.json").read_text(
+        encoding="utf-8"
+    )
 )
 # A cold load on a slow machine, and eleven answers on one thread.
 LOAD_MS = 180_000

@@ -15,7 +15,7 @@ from typedecide.page import PageEngine
 from typedecide.questions import Choice, Noul, Question, parse_questions
 from typedecide.results import Debiased, DecisionEngine
 
-SAMPLE = json.loads((ROOT / "web" / "app" / "sample.json").read_text("utf-8"))
+SAMPLE = json.loads((ROOT / "web" / "app" / "decide" / "samples" / "support.json").read_text("utf-8"))
 QUESTIONS: list[Question] = list(parse_questions(SAMPLE["questions"]).values())
 
 

@@ -23,7 +23,7 @@ from typedecide.page import PageEngine
 from typedecide.questions import Choice, Noul, Question, parse_questions
 from typedecide.text import BLANK, answer_texts, gain
 
-SAMPLE = json.loads((ROOT / "web" / "app" / "sample.json").read_text("utf-8"))
+SAMPLE = json.loads((ROOT / "web" / "app" / "decide" / "samples" / "support.json").read_text("utf-8"))
 QUESTIONS: list[Question] = list(parse_questions(SAMPLE["questions"]).values())
 STATE = "My card was charged twice for order 4412, and nobody has answered me for four days."
 

@@ -112,7 +112,7 @@ def read_task(state: str, questions: str) -> Task:
 
 def read_sample(bundle: Bundle) -> Task:
     """The sample that a bundle ships with its page."""
-    path = str(bundle.root / "app" / "sample.json")
+    path = str(bundle.root / "app" / "decide" / "samples" / "support.json")
     sample = read_json(path)
     if not isinstance(sample, dict) or not isinstance(sample.get("state"), str):
         raise InputError(f"{path}: not an object with a state and questions.", path=path)

@@ -64,90 +64,17 @@ export const S = {
   tagline: "Typed questions about a text, answered by a language model inside this page. Nothing leaves it.",
   none: "–",
 
-  textHeading: "Text",
-  textLabel: "The text to decide about",
-  textPlaceholder: "Paste a message, a ticket, a clause …",
-  /** @param {number} count */
-  characters: (count) => `${formatCount(count)} ${count === 1 ? "character" : "characters"}`,
+  tabsLabel: "Parts of the workbench",
+  tabs: { decide: "Decide", table: "Table", trust: "Trust", proof: "Proof", code: "Code", python: "Python" },
+  opening: "Opening …",
+  /** @param {string} url */
+  notFetched: (url) => `${url} could not be fetched`,
 
-  decide: "Decide",
-  decideHint: "Ctrl or ⌘ + Enter",
-  stop: "Stop",
-
-  questionsHeading: "Questions",
-  /** @param {number} count */
-  questionCount: (count) => (count === 1 ? "1 question" : `${formatCount(count)} questions`),
-  addQuestion: "Add a question",
-  noQuestions: "No question yet. Add one to decide.",
-  untitled: "New question",
-  edit: "Edit",
-  /** @param {string} question */
-  editNamed: (question) => `Edit: ${question}`,
-  remove: "Delete",
-  /** @param {string} question */
-  removeNamed: (question) => `Delete: ${question}`,
-  /** @param {string} question */
-  removed: (question) => `Deleted: ${question}`,
-  done: "Done",
-
-  kindLegend: "Kind of answer",
   kinds: { choice: "Choice", noul: "Yes / no", score: "Score" },
-  noulHint: "The answer is the probability of yes.",
-  questionLabel: "Question",
-  optionsLegend: { choice: "Options", score: "Levels, from low to high" },
-  optionWord: { choice: "Option", score: "Level" },
-  /** @param {string} word @param {number} position */
-  optionName: (word, position) => `${word} ${position}`,
-  /** @param {string} word @param {number} position */
-  optionDescription: (word, position) => `Description of ${word.toLowerCase()} ${position} (not required)`,
-  descriptionPlaceholder: "Description (not required)",
-  /** @param {string} word @param {number} position */
-  moveUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
-  /** @param {string} word @param {number} position */
-  moveDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
-  /** @param {string} word @param {number} position */
-  removeOption: (word, position) => `Remove ${word.toLowerCase()} ${position}`,
-  addOption: { choice: "Add an option", score: "Add a level" },
   yes: "Yes",
   no: "No",
-  emptyOption: "(empty)",
-
-  notDecided: "Not decided yet",
-  edited: "Edited, decide again",
-  waiting: "Waiting",
-  running: "Deciding …",
-  olderText: "For the earlier text",
   /** @param {number} confidence */
   confidence: (confidence) => `confidence ${decimal.format(confidence)}`,
-  /** @param {number} value @param {number} top */
-  mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
-  /** @param {number} ms since the scoring of all questions began */
-  answeredAfter: (ms) => `after ${formatMs(ms)}`,
-  answeredAfterHint:
-    "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
-  /** @param {number} used @param {number} agreeing */
-  orders: (used, agreeing) =>
-    used === 1 ? "1 order read" : `${formatCount(used)} orders read, ${agreement(used, agreeing)}`,
-  ordersHint: "Orders of the options that were read; those that agree give this answer on their own too.",
-  optionsRegion: "Options and their probabilities",
-
-  stats: {
-    heading: "Cost of this run",
-    tokens: "Text tokens",
-    prefill: "Text read in",
-    answers: "All answers in",
-    tokensRun: "Tokens run",
-    tokensSaved: "Tokens saved",
-    runs: "Packed runs",
-    kept: "kept",
-    keptHint: "This text was read before and is still in memory, so it was not read again.",
-    tokensRunHint:
-      "Tokens of all questions, with every option text or order that was read, without those saved.",
-    tokensSavedHint:
-      "Questions, option texts and orders that start alike share those tokens: they are run once.",
-  },
-
-  readingLegend: "How answers are read",
   readings: {
     compared: {
       label: "Trained comparison",
@@ -166,21 +93,12 @@ export const S = {
       hint: "Lists the options under letters once, as they stand, so their places count too.",
     },
   },
+  readingLegend: "How answers are read",
 
   idle: "Loading starts …",
   ready: "Ready",
-  readingText: "Reading the text …",
-  waitingForModel: "Decides as soon as the model is ready",
-  /** @param {number} done @param {number} all */
-  answering: (done, all) => `${done} of ${all} answered`,
-  /** @param {number} answered @param {number} failed @param {number} ms */
-  finished: (answered, failed, ms) =>
-    `${answered} answered${failed > 0 ? `, ${failed} failed` : ""} in ${formatMs(ms)}`,
-  /** @param {number} done @param {number} all */
-  stopped: (done, all) => `Stopped: ${done} of ${all} answered`,
   loadStopped: "Loading stopped",
   loadFailed: "The model is not loaded",
-  runFailed: "Not decided",
 
   loadingLabel: "Loading the model",
   phases: {
@@ -234,6 +152,7 @@ export const S = {
     load: "The model could not be loaded.",
     run: "The text could not be decided.",
     sample: "The sample could not be loaded.",
+    tab: "This part of the page could not be opened.",
   },
   /** @param {string} value */
   found: (value) => ` Found: ${value}`,
@@ -255,6 +174,108 @@ export const S = {
     ABORTED: "It was stopped.",
     UNEXPECTED: "Reload the page. If it happens again, report it together with this message.",
   },
+
+  // ---- Decide
+  decide: {
+    textHeading: "Text",
+    textLabel: "The text to decide about",
+    textPlaceholder: "Paste a message, a ticket, a clause …",
+    /** @param {number} count */
+    characters: (count) => `${formatCount(count)} ${count === 1 ? "character" : "characters"}`,
+
+    decide: "Decide",
+    decideHint: "Ctrl or ⌘ + Enter",
+    stop: "Stop",
+
+    questionsHeading: "Questions",
+    /** @param {number} count */
+    questionCount: (count) => (count === 1 ? "1 question" : `${formatCount(count)} questions`),
+    addQuestion: "Add a question",
+    noQuestions: "No question yet. Add one to decide.",
+    untitled: "New question",
+    edit: "Edit",
+    /** @param {string} question */
+    editNamed: (question) => `Edit: ${question}`,
+    remove: "Delete",
+    /** @param {string} question */
+    removeNamed: (question) => `Delete: ${question}`,
+    /** @param {string} question */
+    removed: (question) => `Deleted: ${question}`,
+    done: "Done",
+
+    kindLegend: "Kind of answer",
+    noulHint: "The answer is the probability of yes.",
+    questionLabel: "Question",
+    optionsLegend: { choice: "Options", score: "Levels, from low to high" },
+    optionWord: { choice: "Option", score: "Level" },
+    /** @param {string} word @param {number} position */
+    optionName: (word, position) => `${word} ${position}`,
+    /** @param {string} word @param {number} position */
+    optionDescription: (word, position) => `Description of ${word.toLowerCase()} ${position} (not required)`,
+    descriptionPlaceholder: "Description (not required)",
+    /** @param {string} word @param {number} position */
+    moveUp: (word, position) => `Move ${word.toLowerCase()} ${position} up`,
+    /** @param {string} word @param {number} position */
+    moveDown: (word, position) => `Move ${word.toLowerCase()} ${position} down`,
+    /** @param {string} word @param {number} position */
+    removeOption: (word, position) => `Remove ${word.toLowerCase()} ${position}`,
+    addOption: { choice: "Add an option", score: "Add a level" },
+    emptyOption: "(empty)",
+
+    notDecided: "Not decided yet",
+    edited: "Edited, decide again",
+    waiting: "Waiting",
+    running: "Deciding …",
+    olderText: "For the earlier text",
+    /** @param {number} value @param {number} top */
+    mean: (value, top) => `mean ${decimal.format(value)} of ${top}`,
+    /** @param {number} ms since the scoring of all questions began */
+    answeredAfter: (ms) => `after ${formatMs(ms)}`,
+    answeredAfterHint:
+      "From the start of the scoring until this answer was there. Questions share runs of the model, so answers come in groups.",
+    /** @param {number} used @param {number} agreeing */
+    orders: (used, agreeing) =>
+      used === 1 ? "1 order read" : `${formatCount(used)} orders read, ${agreement(used, agreeing)}`,
+    ordersHint: "Orders of the options that were read; those that agree give this answer on their own too.",
+    optionsRegion: "Options and their probabilities",
+
+    stats: {
+      heading: "Cost of this run",
+      tokens: "Text tokens",
+      prefill: "Text read in",
+      answers: "All answers in",
+      tokensRun: "Tokens run",
+      tokensSaved: "Tokens saved",
+      runs: "Packed runs",
+      kept: "kept",
+      keptHint: "This text was read before and is still in memory, so it was not read again.",
+      tokensRunHint:
+        "Tokens of all questions, with every option text or order that was read, without those saved.",
+      tokensSavedHint:
+        "Questions, option texts and orders that start alike share those tokens: they are run once.",
+    },
+
+    readingText: "Reading the text …",
+    waitingForModel: "Decides as soon as the model is ready",
+    /** @param {number} done @param {number} all */
+    answering: (done, all) => `${done} of ${all} answered`,
+    /** @param {number} answered @param {number} failed @param {number} ms */
+    finished: (answered, failed, ms) =>
+      `${answered} answered${failed > 0 ? `, ${failed} failed` : ""} in ${formatMs(ms)}`,
+    /** @param {number} done @param {number} all */
+    stopped: (done, all) => `Stopped: ${done} of ${all} answered`,
+    runFailed: "Not decided",
+  },
+
+  // ---- Table: its texts go into `table: { … }` here
+
+  // ---- Trust: its texts go into `trust: { … }` here
+
+  // ---- Proof: its texts go into `proof: { … }` here
+
+  // ---- Code: its texts go into `code: { … }` here
+
+  // ---- Python: its texts go into `python: { … }` here
 };
 
 /**

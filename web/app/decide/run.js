@@ -1,11 +1,12 @@
 // Asks an engine questions in packed runs, and gives each card its answer as it comes. Knows no DOM.
 
-import { parseQuestion } from "../questions.js";
-import { errorCode } from "./failure.js";
+import { parseQuestion } from "../../questions.js";
+import { errorCode } from "../failure.js";
+import { READINGS } from "../readings.js";
 
-/** @typedef {import("../index.js").Engine} Engine */
-/** @typedef {import("../index.js").Ordered} Ordered */
-/** @typedef {import("../index.js").ScoreAllOptions} ScoreAllOptions */
+/** @typedef {import("../../index.js").Engine} Engine */
+/** @typedef {import("../../index.js").Ordered} Ordered */
+/** @typedef {import("../readings.js").Reading} Reading */
 /** @typedef {import("./card.js").QuestionCard} QuestionCard */
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
 /** @typedef {{card: QuestionCard, wire: WireQuestion}} Job a question as it stood when the run began */
@@ -13,29 +14,16 @@ import { errorCode } from "./failure.js";
 
 /**
  * @typedef {object} ScoringOptions
- * @property {string} state the prefilled text
+ * @property {string} state the text
  * @property {Reading} reading
  * @property {AbortSignal} signal
  * @property {() => void} onProgress called after each answer and each failure
  */
 
-/**
- * The ways of reading answers that the page offers; `READINGS` says what each one asks of the engine.
- * @typedef {"compared" | "texts" | "orders" | "order"} Reading
- */
-
-/** @type {Readonly<Record<Reading, {readout: string} & Pick<ScoreAllOptions, "orderings">>>} */
-export const READINGS = {
-  compared: { readout: "pointer" },
-  texts: { readout: "text" },
-  orders: { readout: "labels", orderings: "auto" },
-  order: { readout: "labels", orderings: 1 },
-};
-
 /** After these the remaining questions cannot be answered either. */
 const ENDS_RUN = new Set(["ABORTED", "DEVICE_LOST"]);
 
-/** One round of answers about the prefilled text. Its figures are right after a throw too. */
+/** One round of answers about a text that the engine has read. Its figures are right after a throw too. */
 export class Scoring {
   /**
    * @param {Engine} engine
@@ -85,17 +73,21 @@ export class Scoring {
    * @param {readonly Job[]} jobs
    */
   async #ask(jobs) {
-    const { reading, signal } = this.options;
+    const { state, reading, signal } = this.options;
     const open = new Set(jobs);
     for (const { card } of jobs) card.setPhase("running");
-    /** @param {number} index @param {Ordered} answer */
-    const onAnswer = (index, answer) => {
-      open.delete(jobs[index]);
-      this.#answer(jobs[index], answer);
+    const byId = new Map(jobs.map((job) => [job.card.draft.id, job]));
+    /** @param {string} id @param {Ordered} answer */
+    const onAnswer = (id, answer) => {
+      const job = /** @type {Job} */ (byId.get(id));
+      open.delete(job);
+      this.#answer(job, answer);
     };
     try {
-      const questions = jobs.map((job) => job.wire);
-      this.#count(await this.engine.scoreAll(questions, { ...READINGS[reading], signal, onAnswer }));
+      // Text and questions in one call, as other parts of the page may ask about other texts meanwhile.
+      const questions = new Map([...byId].map(([id, job]) => [id, job.wire]));
+      const asked = { ...READINGS[reading], signal, onAnswer };
+      this.#count(await this.engine.decide({ state, questions }, asked));
     } catch (error) {
       if (ENDS_RUN.has(errorCode(error))) throw error;
       if (open.size < jobs.length) this.cost = null;
@@ -105,7 +97,7 @@ export class Scoring {
     }
   }
 
-  /** @param {import("../index.js").ScoredAll} done */
+  /** @param {Pick<import("../../index.js").ScoredAll, "tokens_run" | "tokens_saved" | "runs">} done */
   #count(done) {
     if (!this.cost) return;
     this.cost.tokensRun += done.tokens_run;

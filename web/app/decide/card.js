@@ -1,23 +1,25 @@
 // One question as a card: shown with its answer's bars, or as a form. Knows questions as drafts and answers as
 // the library returns them; knows nothing of the engine or of the other cards.
 
-import { parseQuestion } from "../questions.js";
+import { parseQuestion } from "../../questions.js";
 import { wireFromDraft } from "./draft.js";
-import { h, isOff, setBar, setOff } from "./dom.js";
-import { describeError } from "./failure.js";
-import { READINGS } from "./run.js";
-import { S, formatMs, formatProbability } from "./strings.js";
+import { h, isOff, setBar, setOff } from "../dom.js";
+import { describeError } from "../failure.js";
+import { READINGS } from "../readings.js";
+import { S, formatProbability } from "../strings.js";
+
+const D = S.decide;
 
 /** @typedef {import("./draft.js").Draft} Draft */
 /** @typedef {import("./draft.js").Kind} Kind */
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
-/** @typedef {import("../index.js").Ordered} Answer */
+/** @typedef {import("../../index.js").Ordered} Answer */
 
 /**
  * @typedef {object} Outcome
  * @property {string} wire the question that this is the answer to
  * @property {string} state the text that it is about
- * @property {import("./run.js").Reading} reading how it was read
+ * @property {import("../readings.js").Reading} reading how it was read
  * @property {Answer} answer
  * @property {number} ms from the start of the scoring until the answer was there
  */
@@ -47,13 +49,13 @@ function orders(outcome) {
   if (!outcome || READINGS[outcome.reading].readout !== "labels") return h("span", { class: "orders" });
   const { orderings_used: used, flip_rate: flipRate } = outcome.answer;
   const attributes = { class: "orders", "data-orders": used, "data-flip-rate": flipRate };
-  return h("span", { ...attributes, title: S.ordersHint }, S.orders(used, Math.round(used * (1 - flipRate))));
+  return h("span", { ...attributes, title: D.ordersHint }, D.orders(used, Math.round(used * (1 - flipRate))));
 }
 
 export class QuestionCard {
   /**
    * @param {Draft} draft
-   * @param {{onRemove: (card: QuestionCard) => void}} events
+   * @param {{onRemove: (card: QuestionCard) => void, onChange: () => void}} events
    */
   constructor(draft, events) {
     this.draft = draft;
@@ -85,7 +87,7 @@ export class QuestionCard {
 
   /** @returns {string} the question's text, or a name for one that has none yet */
   get title() {
-    return this.draft.question.trim() === "" ? S.untitled : this.draft.question;
+    return this.draft.question.trim() === "" ? D.untitled : this.draft.question;
   }
 
   /** @param {Phase} phase */
@@ -183,26 +185,26 @@ export class QuestionCard {
 
   #header() {
     const first = this.editing
-      ? h("button", { type: "button", class: "quiet", onclick: () => this.close() }, S.done)
+      ? h("button", { type: "button", class: "quiet", onclick: () => this.close() }, D.done)
       : h(
           "button",
           {
             type: "button",
             class: "quiet",
-            "aria-label": S.editNamed(this.title),
+            "aria-label": D.editNamed(this.title),
             onclick: () => this.edit(),
           },
-          S.edit,
+          D.edit,
         );
     const remove = h(
       "button",
       {
         type: "button",
         class: "quiet danger",
-        "aria-label": S.removeNamed(this.title),
+        "aria-label": D.removeNamed(this.title),
         onclick: () => this.events.onRemove(this),
       },
-      S.remove,
+      D.remove,
     );
     return h(
       "header",
@@ -241,10 +243,10 @@ export class QuestionCard {
 
   /** @param {Outcome | null} outcome */
   #verdict(outcome) {
-    if (!outcome) return h("p", { class: "verdict empty" }, this.outcome ? S.edited : S.notDecided);
+    if (!outcome) return h("p", { class: "verdict empty" }, this.outcome ? D.edited : D.notDecided);
     const { answer } = outcome;
     const word = answer.kind === "noul" ? (answer.choice === "yes" ? S.yes : S.no) : answer.choice;
-    const mean = answer.kind === "score" ? `${S.mean(Number(answer.value), answer.names.length - 1)}, ` : "";
+    const mean = answer.kind === "score" ? `${D.mean(Number(answer.value), answer.names.length - 1)}, ` : "";
     return h(
       "p",
       { class: "verdict" },
@@ -262,7 +264,7 @@ export class QuestionCard {
     const scrolls = names.length > SCROLL_ABOVE;
     const list = h("ul", {
       class: scrolls ? "bars scrolls" : "bars",
-      "aria-label": S.optionsRegion,
+      "aria-label": D.optionsRegion,
       tabindex: scrolls ? 0 : null,
     });
     names.forEach((name, index) => {
@@ -273,7 +275,7 @@ export class QuestionCard {
         h(
           "li",
           { class: index === best ? "bar best" : "bar", "data-p": p },
-          h("span", { class: "name" }, name.trim() === "" ? S.emptyOption : name),
+          h("span", { class: "name" }, name.trim() === "" ? D.emptyOption : name),
           h("span", { class: "p" }, p === null ? S.none : formatProbability(p)),
           h("span", { class: "track", "aria-hidden": "true" }, fill),
         ),
@@ -296,9 +298,9 @@ export class QuestionCard {
    * @param {boolean} old
    */
   #note(outcome, old) {
-    const time = outcome ? S.answeredAfter(outcome.ms) : S.none;
-    const texts = { idle: old ? S.olderText : time, waiting: S.waiting, running: S.running };
-    const title = outcome ? S.answeredAfterHint : null;
+    const time = outcome ? D.answeredAfter(outcome.ms) : S.none;
+    const texts = { idle: old ? D.olderText : time, waiting: D.waiting, running: D.running };
+    const title = outcome ? D.answeredAfterHint : null;
     return h("span", { class: `note ${this.phase}`, "data-ms": outcome?.ms, title }, texts[this.phase]);
   }
 
@@ -310,12 +312,13 @@ export class QuestionCard {
         this.draft.question = question.value;
         const title = this.element.querySelector("h3");
         if (title) title.textContent = this.title;
+        this.events.onChange();
       },
     });
     question.value = this.draft.question;
     const parts = [
       this.#kindPicker(),
-      h("label", { class: "field-label", for: question.id }, S.questionLabel),
+      h("label", { class: "field-label", for: question.id }, D.questionLabel),
       question,
       h("div", { class: "options-slot" }, this.#optionsForm()),
     ];
@@ -338,7 +341,7 @@ export class QuestionCard {
         h("span", {}, S.kinds[kind]),
       ),
     );
-    return h("fieldset", { class: "kinds" }, h("legend", {}, S.kindLegend), ...choices);
+    return h("fieldset", { class: "kinds" }, h("legend", {}, D.kindLegend), ...choices);
   }
 
   /** @param {Kind} kind */
@@ -351,26 +354,27 @@ export class QuestionCard {
       badge.className = `kind kind-${kind}`;
       badge.textContent = S.kinds[kind];
     }
-    this.#renderOptions();
+    this.#optionsChanged();
   }
 
-  #renderOptions() {
+  #optionsChanged() {
     this.element.querySelector(".options-slot")?.replaceChildren(this.#optionsForm());
     this.#refresh();
+    this.events.onChange();
   }
 
   #optionsForm() {
     const { kind, options } = this.draft;
-    if (kind === "noul") return h("p", { class: "hint" }, S.noulHint);
+    if (kind === "noul") return h("p", { class: "hint" }, D.noulHint);
     const add = h(
       "button",
       { type: "button", class: "quiet", onclick: () => this.#addOption(options.length) },
-      S.addOption[kind],
+      D.addOption[kind],
     );
     return h(
       "fieldset",
       { class: "options" },
-      h("legend", {}, S.optionsLegend[kind]),
+      h("legend", {}, D.optionsLegend[kind]),
       h("ol", {}, ...options.map((_, index) => this.#optionRow(kind, index))),
       add,
     );
@@ -382,15 +386,18 @@ export class QuestionCard {
    */
   #optionRow(kind, index) {
     const option = this.draft.options[index];
-    const word = S.optionWord[kind];
+    const word = D.optionWord[kind];
     const position = index + 1;
     const name = h("input", {
       type: "text",
       class: "option-name",
       autocomplete: "off",
-      "aria-label": S.optionName(word, position),
-      placeholder: S.optionName(word, position),
-      oninput: () => (option.name = name.value),
+      "aria-label": D.optionName(word, position),
+      placeholder: D.optionName(word, position),
+      oninput: () => {
+        option.name = name.value;
+        this.events.onChange();
+      },
       onkeydown: (event) => {
         if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.isComposing) return;
         event.preventDefault();
@@ -402,9 +409,12 @@ export class QuestionCard {
       type: "text",
       class: "option-description",
       autocomplete: "off",
-      "aria-label": S.optionDescription(word, position),
-      placeholder: S.descriptionPlaceholder,
-      oninput: () => (option.description = description.value),
+      "aria-label": D.optionDescription(word, position),
+      placeholder: D.descriptionPlaceholder,
+      oninput: () => {
+        option.description = description.value;
+        this.events.onChange();
+      },
     });
     description.value = option.description;
     const last = this.draft.options.length - 1;
@@ -416,13 +426,13 @@ export class QuestionCard {
       h(
         "div",
         { class: "option-tools" },
-        this.#optionButton("up", "↑", S.moveUp(word, position), index === 0, () =>
+        this.#optionButton("up", "↑", D.moveUp(word, position), index === 0, () =>
           this.#moveOption(index, -1),
         ),
-        this.#optionButton("down", "↓", S.moveDown(word, position), index === last, () =>
+        this.#optionButton("down", "↓", D.moveDown(word, position), index === last, () =>
           this.#moveOption(index, 1),
         ),
-        this.#optionButton("drop", "×", S.removeOption(word, position), false, () =>
+        this.#optionButton("drop", "×", D.removeOption(word, position), false, () =>
           this.#removeOption(index),
         ),
       ),
@@ -453,7 +463,7 @@ export class QuestionCard {
   /** @param {number} at */
   #addOption(at) {
     this.draft.options.splice(at, 0, { name: "", description: "" });
-    this.#renderOptions();
+    this.#optionsChanged();
     this.#focusOption(at, ".option-name");
   }
 
@@ -461,14 +471,14 @@ export class QuestionCard {
   #moveOption(index, step) {
     const [option] = this.draft.options.splice(index, 1);
     this.draft.options.splice(index + step, 0, option);
-    this.#renderOptions();
+    this.#optionsChanged();
     this.#focusOption(index + step, step < 0 ? ".up" : ".down");
   }
 
   /** @param {number} index */
   #removeOption(index) {
     this.draft.options.splice(index, 1);
-    this.#renderOptions();
+    this.#optionsChanged();
     this.#focusOption(Math.min(index, this.draft.options.length - 1), ".drop");
   }
 
