@@ -396,7 +396,9 @@ async def _call(js: Any, function: Any, *arguments: Any, kept: _Kept | None = No
     work = asyncio.ensure_future(_awaited(function(*arguments)))
     work.add_done_callback(lambda done: _settled(done, kept))
     try:
-        return await asyncio.shield(work)
+        # Not awaited itself: cancelling that would cancel what JavaScript still works for.
+        await asyncio.wait([work])
+        return work.result()
     except asyncio.CancelledError:
         controller.abort()
         raise
