@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from typedecide import javascript
-from typedecide.columns import answer_cells, answer_columns
 from typedecide.errors import (
-    TEXT_FAULTS,
+    BundleError,
     InvalidQuestionError,
     TypedecideError,
     UnsupportedError,
     revive_error,
 )
+from typedecide.frames import OnRow, answered
 from typedecide.options import Options
 from typedecide.orderings import Level
 from typedecide.prompt import check_state
@@ -32,12 +32,6 @@ T = TypeVar("T")
 
 Progress = Callable[[Mapping[str, Any]], None]
 """Receives what the engine reports while it loads: `phase`, `message`, `file`, `loadedBytes`, `totalBytes`."""
-
-OnRow = Callable[[int, int], None]
-"""Receives how many rows are answered, and how many there are."""
-
-FAULT = "fault"
-"""The column that says why a row has no answers."""
 
 _offered: Any = None
 
@@ -115,7 +109,7 @@ async def connect(
         kept.script(js, f"import {json.dumps(f'{address}worker.js')};")
         request.worker = kept.address
     if on_progress is not None:
-        request.onProgress = kept.proxy(lambda told: on_progress(told.to_py()))
+        request.onProgress = kept.proxy(lambda told: on_progress(_plain(js, told)))
     try:
         engine = await _call(js, create, request)
     except BaseException:
@@ -137,7 +131,7 @@ class BrowserEngine:
     @property
     def info(self) -> Mapping[str, Any]:
         """What `engine.info` says: model, format, device, candidate, self-test, versions."""
-        found: dict[str, Any] = self._engine.info.to_py()
+        found: dict[str, Any] = _plain(_javascript(), self._engine.info)
         return found
 
     async def decide(
@@ -180,7 +174,12 @@ class BrowserEngine:
             queue.put_nowait((id, answer))
 
         work = asyncio.ensure_future(self.decide(state, questions, orderings, on_answer=tell, **options))
-        work.add_done_callback(lambda _: queue.put_nowait(None))
+
+        def end(done: asyncio.Future[Decided]) -> None:
+            queue.put_nowait(None)
+            _settled(done)
+
+        work.add_done_callback(end)
         try:
             while (found := await queue.get()) is not None:
                 yield found
@@ -211,34 +210,12 @@ class BrowserEngine:
             orderings, options: as for `decide`.
             on_row: told how many rows are answered, and of how many.
         """
-        texts = list(frame[column])
-        names = [name for id, question in questions.items() for name, _ in answer_columns(id, question)]
-        _check_columns([*frame.columns, FAULT, *names])
-        wire, known = _wire(questions), dict[str, dict[str, Any]]()
-        rows: list[dict[str, Any]] = []
-        for text in texts:
-            if not isinstance(text, str):
-                rows.append({FAULT: f"is not a text but {text!r}"[:80]})
-            else:
-                if text not in known:
-                    known[text] = await self._row(text, wire, orderings, options)
-                rows.append(known[text])
-            if on_row is not None:
-                on_row(len(rows), len(texts))
-        found = dict.fromkeys([FAULT, *names, *(name for row in rows for name in row)])
-        _check_columns([*frame.columns, *found])
-        return frame.assign(**{name: [row.get(name) for row in rows] for name in found})
+        wire = _wire(questions)
 
-    async def _row(
-        self, text: str, questions: Mapping[str, Any], orderings: Level | None, options: Options
-    ) -> dict[str, Any]:
-        try:
-            done = await self._decide(text, questions, orderings, None, options)
-        except TEXT_FAULTS as error:
-            return {FAULT: error.message}
-        return {
-            name: value for id, one in done.answers.items() for name, value in answer_cells(id, one).items()
-        }
+        def decide(text: str) -> Awaitable[Decided]:
+            return self._decide(text, wire, orderings, None, options)
+
+        return await answered(frame, column, questions, decide, on_row)
 
     async def _decide(
         self,
@@ -255,10 +232,12 @@ class BrowserEngine:
         request.questions = js.Map.new(_object(js, [[id, wire] for id, wire in questions.items()]))
         given = _object(js, javascript.options(orderings, options))
         kept = _Kept()
+        failed: list[Exception] = []
         if on_answer is not None:
-            tell = on_answer
-            given.onAnswer = kept.proxy(lambda id, answer: tell(id, javascript.debiased(answer.to_py())))
-        done = (await _call(js, self._engine.decide, request, given, kept=kept)).to_py()
+            given.onAnswer = kept.proxy(_telling(js, on_answer, failed))
+        done = _plain(js, await _call(js, self._engine.decide, request, given, kept=kept))
+        if failed:
+            raise failed[0]
         return javascript.decided(done, questions, [done["answers"][id] for id in questions])
 
     async def release(self) -> None:
@@ -276,6 +255,19 @@ class BrowserEngine:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+def _telling(js: Any, on_answer: OnDecided, failed: list[Exception]) -> Callable[..., None]:
+    """A callback's form for JavaScript, which could do nothing about an error: that goes to `failed`, and ends it."""
+
+    def tell(id: str, answer: Any) -> None:
+        if not failed:
+            try:
+                on_answer(id, javascript.debiased(_plain(js, answer)))
+            except Exception as error:
+                failed.append(error)
+
+    return tell
 
 
 class _Kept:
@@ -364,18 +356,17 @@ async def _module(js: Any, folder: str) -> Any:
     try:
         return await load(address)
     except JsException as error:
-        raise revive_error(
-            {
-                "code": "BUNDLE",
-                "message": f"cannot load the module {address}: {error}",
-                "data": {"url": address},
-            }
-        ) from None
+        raise BundleError(f"cannot load the module {address}: {error}", url=address) from None
 
 
 def _object(js: Any, value: object) -> Any:
     """A JavaScript object of JSON, made over there in one go."""
     return js.JSON.parse(json.dumps(value))
+
+
+def _plain(js: Any, value: Any) -> Any:
+    """A JavaScript value of JSON in Python: `to_py` would make another None of null, and which depends on Pyodide."""
+    return json.loads(js.JSON.stringify(value))
 
 
 def _wire(questions: Mapping[str, Question]) -> dict[str, Any]:
@@ -404,7 +395,7 @@ async def _call(js: Any, function: Any, *arguments: Any, kept: _Kept | None = No
         raise
 
 
-def _settled(done: asyncio.Future[Any], kept: _Kept | None) -> None:
+def _settled(done: asyncio.Future[Any], kept: _Kept | None = None) -> None:
     if kept is not None:
         kept.free()
     # Looked at, so that nobody is told of an error after a task that has left.
@@ -429,15 +420,6 @@ def _revived(error: Any) -> TypedecideError:
         name = str(getattr(error, "name", type(error).__name__))
         return TypedecideError(f"The page failed: {name}: {message}", name=name)
     data = getattr(error, "data", None)
-    return revive_error({"code": code, "message": message, "data": {} if data is None else data.to_py()})
-
-
-def _check_columns(names: Iterable[object]) -> None:
-    seen: set[object] = set()
-    for name in names:
-        if name in seen:
-            raise UnsupportedError(
-                f"Two columns of the result would have the name {name!r}: rename the frame's, or choose other ids.",
-                column=name,
-            )
-        seen.add(name)
+    return revive_error(
+        {"code": code, "message": message, "data": {} if data is None else _plain(_javascript(), data)}
+    )
