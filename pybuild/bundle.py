@@ -20,7 +20,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from pybuild import icons, npm, pyodide, wheel
+from pybuild import editor, icons, npm, pyodide, wheel
 from pybuild.artifacts import ROOT, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
@@ -42,7 +42,7 @@ WEB = ROOT / "web"
 
 SERVICE_WORKER = "sw.js"
 
-ON_USE = (f"{pyodide.FOLDER}/",)
+ON_USE = (f"{pyodide.FOLDER}/", f"{editor.FOLDER}/")
 """Folders whose files the service worker keeps only once the page has asked for them."""
 
 PACKAGE_ONLY = ("react.js", "types.js")
@@ -198,8 +198,8 @@ def _inputs(
     )
     sources: tuple[Path, ...] = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
     if python:
-        sources += (Path(pyodide.__file__), Path(wheel.__file__), ROOT / "pyproject.toml", ROOT / "README.md")
-        sources += tuple(wheel.sources())
+        sources += (Path(pyodide.__file__), Path(editor.__file__), *editor.SOURCES)
+        sources += (Path(wheel.__file__), ROOT / "pyproject.toml", ROOT / "README.md", *wheel.sources())
     for path in (*sources, *_web_files()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -237,6 +237,7 @@ def _assemble(
             interpreter = None
             if python:
                 interpreter = pyodide.copy(folder)
+                editor.copy(folder)
                 advance()
             builds = {}
             for name in ORT_BUILDS:
@@ -443,7 +444,7 @@ def add_parser(subparsers: Any) -> None:
     bundle.add_argument(
         "--no-python",
         action="store_true",
-        help="leave out Pyodide and typedecide's wheel (14 MB)",
+        help="leave out Python in the page (14 MB)",
     )
     bundle.set_defaults(func=run)
     formats = subparsers.add_parser(

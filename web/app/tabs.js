@@ -13,7 +13,10 @@ import { S } from "./strings.js";
 /** @typedef {{id: string, link: HTMLAnchorElement, panel: HTMLElement, mounted: Promise<Mounted> | null}} Tab */
 
 /** @type {readonly Named[]} */
-const TABS = [{ id: "decide", label: S.tabs.decide }];
+const TABS = [
+  { id: "decide", label: S.tabs.decide },
+  { id: "python", label: S.tabs.python },
+];
 
 const STEPS = new Map([
   ["ArrowRight", 1],
