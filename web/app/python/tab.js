@@ -13,7 +13,9 @@ const P = S.python;
 const SAMPLES = /** @type {const} */ (["decide", "stream", "limit"]);
 
 /** Characters of output that are kept: a loop that prints must not fill the page. */
-const MOST = 200_000;
+const MOST = 20_000;
+
+const SHOW_MS = 100;
 
 /**
  * @param {HTMLElement} panel
@@ -54,7 +56,10 @@ class PythonTab {
     /** The sample last shown, and whether nobody has changed it. @type {string} */
     this.shown = SAMPLES[0];
     this.untouched = true;
-    this.printed = 0;
+    /** What was printed. @type {{stream: "stdout" | "stderr", text: string}[]} */
+    this.pieces = [];
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
   }
 
   async start() {
@@ -109,12 +114,13 @@ class PythonTab {
     setOff(this.run, true);
     setOff(this.stop, false);
     this.workbench.clearAlerts();
-    this.output.replaceChildren();
-    this.printed = 0;
+    this.pieces.length = 0;
+    this.#show();
     this.status.textContent = P.running;
     const before = performance.now();
     try {
       const how = await this.console.run(this.editor.text);
+      this.#show();
       this.status.textContent = P.ended[how](performance.now() - before);
     } catch (error) {
       this.status.textContent = P.noStart;
@@ -160,15 +166,26 @@ class PythonTab {
     return response.text();
   }
 
-  /** @param {"stdout" | "stderr"} stream @param {string} text */
+  /**
+   * Shown a moment later, and of much only the end: a loop that prints is faster than any page.
+   * @param {"stdout" | "stderr"} stream
+   * @param {string} text
+   */
   #print(stream, text) {
-    const { output } = this;
-    this.printed += text.length;
-    output.append(h("span", { class: stream }, text));
-    while (this.printed > MOST && output.children.length > 1) {
-      this.printed -= output.firstElementChild?.textContent?.length ?? 0;
-      output.firstElementChild?.remove();
-    }
+    const { pieces } = this;
+    const last = pieces.at(-1);
+    if (last?.stream === stream) last.text = (last.text + text).slice(-MOST);
+    else pieces.push({ stream, text: text.slice(-MOST) });
+    let total = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
+    while (total > MOST && pieces.length > 1) total -= pieces.shift()?.text.length ?? 0;
+    this.timer ??= setTimeout(() => this.#show(), SHOW_MS);
+  }
+
+  #show() {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const { output, pieces } = this;
+    output.replaceChildren(...pieces.map(({ stream, text }) => h("span", { class: stream }, text)));
     output.scrollTop = output.scrollHeight;
   }
 }

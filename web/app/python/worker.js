@@ -65,17 +65,21 @@ async function start({ pyodide, session: address, interrupt }) {
  */
 function printer(name) {
   const decoder = new TextDecoder();
-  let [text, last] = ["", 0];
+  let [text, last, timed] = ["", 0, false];
   const flush = () => {
     last = performance.now();
     if (text) postMessage({ [name]: text });
     text = "";
   };
   flushes.push(flush);
+  const later = () => {
+    timed = false;
+    flush();
+  };
   return (bytes) => {
-    if (!text) setTimeout(flush, PIECE.ms);
     text += decoder.decode(bytes, { stream: true });
     if (text.length > PIECE.characters || performance.now() - last > PIECE.ms) flush();
+    else if (!timed) timed = Boolean(setTimeout(later, PIECE.ms));
     return bytes.length;
   };
 }
