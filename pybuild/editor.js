@@ -9,11 +9,12 @@ import { EditorView, keymap, lineNumbers } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
 
 /**
- * An editor in `parent`, and how to read and replace its text. Its colours are classes of the page's stylesheet: `cm-…` of
- * the editor's parts, `tok-…` of the words.
+ * An editor in `parent`, and how to read and replace its text. Its colours are up to a stylesheet: `cm-…` are the classes
+ * of its parts, `tok-…` of the words. It must be in a shadow root: only there the editor's own styles are rules
+ * of the CSSOM and no inline style, which the page's policy forbids.
  *
  * Tab indents; Escape before it moves on to what comes next on the page.
- * @param {HTMLElement} parent
+ * @param {HTMLElement} parent in a shadow root
  * @param {{text: string, label: string, describedBy: string, onRun: () => void, onChange: () => void}} options
  */
 export function createEditor(parent, { text, label, describedBy, onRun, onChange }) {

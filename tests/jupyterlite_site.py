@@ -57,6 +57,7 @@ def build(folder: Path, bundle: Path, notebook: Path) -> Path:
         "packages": [*lock["packages"]],
     }
     kernel["disablePyPIFallback"] = True
+    settings["jupyter-config-data"]["contentsAllJsonFile"] = "all.json"
     config.write_text(json.dumps(settings), "utf-8")
     _add(site, notebook)
     return site

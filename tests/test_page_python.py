@@ -75,7 +75,7 @@ def write(page: Page, code: str) -> None:
           const clipboardData = new DataTransfer();
           clipboardData.setData("text/plain", code);
           const paste = new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true });
-          document.activeElement.dispatchEvent(paste);
+          document.activeElement.shadowRoot.activeElement.dispatchEvent(paste);
         }""",
         code,
     )
@@ -165,7 +165,11 @@ def test_the_keyboard_is_not_trapped(tab: Page) -> None:
     write(tab, "if True:")
     tab.keyboard.press("Enter")
     tab.keyboard.press("Tab")
-    focused = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
+    focused = """() => {
+      const host = document.activeElement;
+      const element = host.shadowRoot?.activeElement ?? host;
+      return element.getAttribute("aria-label") ?? element.textContent;
+    }"""
     assert tab.evaluate(focused) == "Python code"
     tab.keyboard.press("Escape")
     tab.keyboard.press("Tab")

@@ -21,28 +21,31 @@ async def run(code):
     global running
     # Where tracebacks look for the lines that they show.
     linecache.cache[SOURCE] = (len(code), None, code.splitlines(keepends=True), SOURCE)
-    running = asyncio.ensure_future(eval_code_async(code, names, filename=SOURCE))
+    running = asyncio.ensure_future(_evaluate(code))
     try:
-        value = await running
+        return await running
+    except asyncio.CancelledError:
+        return "stopped"
+    finally:
+        running = None
+
+
+async def _evaluate(code):
+    try:
+        value = await eval_code_async(code, names, filename=SOURCE)
         if value is not None:
             print(repr(value))
         return "done"
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        return "stopped"
     except SystemExit:
         return "done"
-    except BaseException as error:
+    except KeyboardInterrupt:
+        return "stopped"
+    except Exception as error:
         shown = traceback.TracebackException.from_exception(error)
-        own = [
-            frame
-            for frame in shown.stack
-            if frame.filename == SOURCE or not frame.filename.startswith("/lib")
-        ]
+        own = [frame for frame in shown.stack if not frame.filename.startswith(("/lib", __file__))]
         shown.stack = traceback.StackSummary.from_list(own)
         print("".join(shown.format()), end="", file=sys.stderr)
         return "failed"
-    finally:
-        running = None
 
 
 def stop():

@@ -77,15 +77,15 @@ class PythonTab {
       h("p", { class: "hint" }, P.about),
       h("div", { class: "python-bar" }, picker, h("div", { class: "buttons" }, this.run, this.stop)),
       this.frame,
-      h("p", { class: "hint", id: "python-keys" }, P.keys),
       this.status,
       h("h2", {}, P.output),
       this.output,
     );
-    this.editor = createEditor(this.frame, {
+    const root = await this.#frame();
+    this.editor = createEditor(root, {
       text,
       label: P.editor,
-      describedBy: "python-keys",
+      describedBy: "keys",
       onRun: () => this.#run(),
       onChange: () => (this.untouched = false),
     });
@@ -94,6 +94,22 @@ class PythonTab {
     this.sample.addEventListener("change", () => this.#showSample());
     setOff(this.stop, true);
     this.#prepare();
+  }
+
+  /**
+   * The editor's shadow root, which has its own stylesheet.
+   * @returns {Promise<HTMLElement>} where the editor goes
+   */
+  async #frame() {
+    const root = this.frame.attachShadow({ mode: "open" });
+    const link = h("link", { rel: "stylesheet", href: new URL("./editor.css", import.meta.url).href });
+    const loaded = new Promise((resolve) => {
+      for (const type of ["load", "error"]) link.addEventListener(type, resolve, { once: true });
+    });
+    const frame = h("div", { class: "frame" });
+    root.append(link, frame, h("p", { class: "hint", id: "keys" }, P.keys));
+    await loaded;
+    return frame;
   }
 
   /** Starts Python before anybody runs anything. */
