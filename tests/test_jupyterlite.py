@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "examples" / "jupyterlite.ipynb"
-WAIT_MS = 180_000
+WAIT_MS = 300_000
 
 
 def test_the_example_notebook_runs(browser: Browser, dist_pointer: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "web" / "app" / "python" / "samples"
-WAIT_MS = 60_000
+WAIT_MS = 180_000
 
 
 @pytest.fixture(scope="module")
