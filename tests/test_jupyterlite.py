@@ -22,8 +22,8 @@ WAIT_MS = 300_000
 
 def test_the_example_notebook_runs(browser: Browser, dist_pointer: Path, tmp_path: Path) -> None:
     site = jupyterlite_site.build(tmp_path, dist_pointer, NOTEBOOK)
-    # Not isolated: where memory can be shared, the calls of JupyterLite 0.8.6 to its kernel can miss an answer that comes
-    # too soon, and the notebook hangs.
+    # Not isolated: where memory can be shared, JupyterLite 0.8.6 can miss an answer of its kernel that comes too soon,
+    # and then the notebook hangs.
     with StaticServer(site, isolated=False) as server:
         context = browser.new_context()
         asked: list[str] = []
