@@ -180,6 +180,12 @@ def test_the_keyboard_is_not_trapped(tab: Page) -> None:
     assert tab.evaluate(focused) == "Stop"
 
 
+def test_the_model_is_loaded_once_and_nothing_is_complained_of(tab: Page, link: Link) -> None:
+    shards = [path for path in link.paths if path.startswith("/model/") and path.endswith(".bin")]
+    assert len(shards) == len(set(shards))
+    assert tab.complaints == []  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_axe_finds_nothing(tab: Page, scheme: str, width: int) -> None:
@@ -194,12 +200,6 @@ def test_axe_finds_nothing(tab: Page, scheme: str, width: int) -> None:
     assert found == []
     tab.emulate_media(color_scheme="light")
     tab.set_viewport_size({"width": 1280, "height": 900})
-
-
-def test_the_model_is_loaded_once(tab: Page, link: Link) -> None:
-    shards = [path for path in link.paths if path.startswith("/model/") and path.endswith(".bin")]
-    assert len(shards) == len(set(shards))
-    assert tab.complaints == []  # type: ignore[attr-defined]
 
 
 def test_runs_without_a_network_once_it_was_used(tab: Page, context: BrowserContext, link: Link) -> None:
