@@ -20,7 +20,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from pybuild import icons, npm
+from pybuild import editor, icons, npm, pyodide, wheel
 from pybuild.artifacts import ROOT, Build, Built, ModelBuild
 from pybuild.golden import TOLERANCE
 from pybuild.progress import Steps
@@ -42,6 +42,9 @@ from typedecide.static_server import POLICY
 WEB = ROOT / "web"
 
 SERVICE_WORKER = "sw.js"
+
+ON_USE = (f"{pyodide.FOLDER}/", f"{editor.FOLDER}/")
+"""Folders whose files the service worker keeps only once the page has asked for them."""
 
 PACKAGE_ONLY = ("react.js", "types.js")
 """Files that only users of the npm package need."""
@@ -83,6 +86,7 @@ def build(
     shallow: int | Literal["auto"] | None = None,
     anchor: str | None = None,
     from_onnx: Path | None = None,
+    python: bool = True,
 ) -> Path:
     """Build a bundle into the folder `out`, and return it.
 
@@ -102,6 +106,7 @@ def build(
         anchor: which of the prompt's first tokens go through all layers of a shallow model: `none`, `bos` (one) or
             `instruction` (those before every text); None takes the last.
         from_onnx: the folder of a community export, whose graphs are taken as they are, in place of `source`.
+        python: whether Pyodide and typedecide's wheel go in, for Python in the browser.
     """
     with Steps(quiet) as steps:
         model: Build
@@ -112,10 +117,10 @@ def build(
         wanted = model.formats if isinstance(model, StockBuild) else formats or (DEFAULT_FORMAT,)
         built = {name: model.format(name) for name in dict.fromkeys(wanted)}
         taken = _calibration(calibration, model, list(built))
-        inputs = _inputs(model, built, taken)
+        inputs = _inputs(model, built, taken, python)
         if not force and _up_to_date(out, inputs):
             return out
-        _assemble(out, model, built, taken, inputs, steps)
+        _assemble(out, model, built, taken, python, inputs, steps)
     return out
 
 
@@ -227,18 +232,23 @@ def _calibration(
     return found.document
 
 
-def _inputs(model: Build, built: dict[str, Built], calibration: Mapping[str, Any] | None) -> str:
+def _inputs(
+    model: Build, built: dict[str, Built], calibration: Mapping[str, Any] | None, python: bool
+) -> str:
     """Hash of all that goes into the folder besides the model itself, and of the model's key."""
     digest = hashlib.sha256()
     digest.update(
         json.dumps(
             [
                 *(model.key, model.shallow and model.shallow.spec, list(built), __version__),
-                *(model.source.licence, model.source.released, calibration, POLICY, _gate(model)),
+                *(model.source.licence, model.source.released, calibration, POLICY, _gate(model), python),
             ]
         ).encode()
     )
-    sources = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
+    sources: tuple[Path, ...] = (Path(__file__), Path(icons.__file__), ROOT / "package-lock.json")
+    if python:
+        sources += (Path(pyodide.__file__), Path(editor.__file__), *editor.SOURCES)
+        sources += (Path(wheel.__file__), ROOT / "pyproject.toml", ROOT / "README.md", *wheel.sources())
     for path in (*sources, *_web_files()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -259,6 +269,7 @@ def _assemble(
     model: Build,
     built: dict[str, Built],
     calibration: Mapping[str, Any] | None,
+    python: bool,
     inputs: str,
     steps: Steps,
 ) -> None:
@@ -269,14 +280,19 @@ def _assemble(
         (folder / "model").mkdir(parents=True)
         (folder / "model" / "tokenizer.json").write_text(model.tokenizer_json, "utf-8")
         formats = {name: _copy_format(folder, one) for name, one in built.items()}
-        with steps.step("page and runtime", 1 + len(ORT_BUILDS)) as advance:
+        with steps.step("page and runtime", 1 + len(ORT_BUILDS) + python) as advance:
             _copy_web(folder)
             advance()
+            interpreter = None
+            if python:
+                interpreter = pyodide.copy(folder)
+                editor.copy(folder)
+                advance()
             builds = {}
             for name in ORT_BUILDS:
                 builds[name] = _copy_runtime(folder, name)
                 advance()
-        manifest = _manifest(model, formats, calibration, builds, inputs)
+        manifest = _manifest(model, formats, calibration, builds, interpreter, inputs)
         paths = sorted(p for p in folder.rglob("*") if p.is_file())
         with steps.step("hashes", len(paths)) as advance:
             for path in paths:
@@ -326,6 +342,7 @@ def _manifest(
     formats: dict[str, Any],
     calibration: Mapping[str, Any] | None,
     builds: dict[str, Any],
+    python: dict[str, Any] | None,
     inputs: str,
 ) -> dict[str, Any]:
     return {
@@ -350,7 +367,8 @@ def _manifest(
         "default_format": next(iter(formats)),
         "formats": formats,
         "selftest": {"tolerance": TOLERANCE},
-        "runtime": {"ort": _package_version("onnxruntime-web"), "builds": builds},
+        "runtime": {"ort": npm.version("onnxruntime-web"), "builds": builds},
+        **({} if python is None else {"python": python}),
         "files": {},
     }
 
@@ -407,7 +425,8 @@ def _copy_web(folder: Path) -> None:
 def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
     """web/sw.js behind what it has to know of the bundle, all of which also gives the bundle its version.
 
-    The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use.
+    The page's own files it fetches ahead; of ONNX Runtime Web only the build that the page comes to use. What parts of
+    the page need that few open, it keeps once it was used.
     """
     files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
     folders = ("app/", *(f"vendor/{name}/" for name in (*VENDORED, *UMD)))
@@ -417,7 +436,8 @@ def _write_service_worker(folder: Path, manifest: dict[str, Any]) -> None:
         name: {one[part]: files[one[part]] for part in ("module", "loader")} for name, one in builds.items()
     }
     code = (WEB / SERVICE_WORKER).read_text("utf-8")
-    facts = {"policy": POLICY, "shell": shell, "runtime": runtime}
+    used = {p: h for p, h in files.items() if p.startswith(ON_USE)}
+    facts = {"policy": POLICY, "shell": shell, "runtime": runtime, "used": used}
     version = hashlib.sha256(json.dumps([manifest, facts, code]).encode()).hexdigest()[:16]
     manifest["build"]["version"] = version
     text = f"self.BUNDLE = {json.dumps({'version': version, **facts})};\n{code}"
@@ -446,11 +466,6 @@ def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
         "loader": f"vendor/ort/{stem}.mjs",
         "wasm": f"vendor/ort/{stem}.wasm.gzip",
     }
-
-
-def _package_version(name: str) -> str:
-    version: str = json.loads((npm.package(name) / "package.json").read_text("utf-8"))["version"]
-    return version
 
 
 # -- the command ---------------------------------------------------------------------------------------------
@@ -497,6 +512,11 @@ def add_parser(subparsers: Any) -> None:
         help="what all layers of a shallow model see of the prompt before a question: nothing, its first token, or all"
         f" that stands before every text (default: {DEFAULT_ANCHOR})",
     )
+    bundle.add_argument(
+        "--no-python",
+        action="store_true",
+        help="leave out Python in the page (14 MB)",
+    )
     bundle.set_defaults(func=run)
     formats = subparsers.add_parser(
         "formats",
@@ -528,6 +548,7 @@ def run(args: argparse.Namespace) -> int:
         shallow=args.shallow,
         anchor=args.anchor,
         from_onnx=args.from_onnx,
+        python=not args.no_python,
     )
     manifest = json.loads((out / MANIFEST).read_text("utf-8"))
     rows = {name: (entry["bytes"], entry["drift"]) for name, entry in manifest["formats"].items()}

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import dataclasses
 import io
 import json
 import math
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,36 +24,59 @@ from tokenizers import Tokenizer as BPE
 from tokenizers.models import BPE as BPEModel
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from typedecide import batch_tables, metrics, systemone, wire_json
+from tests.views import (
+    COST,
+    CRITERION,
+    MANIFEST,
+    POINTER_TEMPLATES,
+    TEXT_TEMPLATES,
+    Case,
+    ancestors_view,
+    answered_view,
+    batch_view,
+    calibration_answer_view,
+    combination_view,
+    metric_view,
+    model_check_view,
+    ordering_outcome,
+    outcome,
+    plan_view,
+    pointer_template_view,
+    pointer_view,
+    prompt_view,
+    question_view,
+    readout_view,
+    reply_view,
+    request_outcome,
+    same,
+    session_view,
+    spec_view,
+    text_view,
+    to_json,
+    turn_view,
+)
+from typedecide import batch_tables, systemone
 from typedecide.batch import reject
 from typedecide.calibration import Calibration
-from typedecide.errors import TypedecideError, revive_error
+from typedecide.errors import revive_error
 from typedecide.inputs import InputError
 from typedecide.labelled import true_option
 from typedecide.options import Asking
 from typedecide.orderings import (
     certified,
-    combine,
     cyclic_shifts,
     how_many,
     log_softmax,
     rotate,
     rounds,
-    unrotate,
 )
-from typedecide.packing import Suffix, ancestors, plan_runs
-from typedecide.pointer import PointerPrompt, scores
-from typedecide.prior import MAX_STATES, MIN_STATES, BatchPrior, without
-from typedecide.prompt import Prompt, PromptSpec
-from typedecide.questions import Criterion, Question, parse_question, parse_questions
+from typedecide.pointer import scores
+from typedecide.prior import MAX_STATES, MIN_STATES, without
+from typedecide.questions import Criterion, parse_question
 from typedecide.readout import read
-from typedecide.text import TextPrompt, gain
+from typedecide.text import gain
 
 FOLDER = Path(__file__).parent / "vectors"
-TOLERANCE = 1e-12
-
-Case = dict[str, Any]
-
 EXOTIC = [
     "cafe\u0301 / caf\u00e9",
     "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
@@ -83,17 +105,6 @@ EXOTIC = [
     "007",
     "4294967296",
 ]
-
-MANIFEST: dict[str, Any] = {
-    "prompt": {
-        "bos_ids": [7, 0],
-        "head": "Decide from the evidence which option fits the criterion.\n\nEvidence:\n{state}",
-        "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
-        "option": "{label}. {option}\n",
-    },
-    "labels": [{"text": chr(ord("A") + i), "id": 500 + 3 * i} for i in range(26)],
-}
-
 
 # ------------------------------------------------------------------------------------------------ tokenizers
 
@@ -159,43 +170,6 @@ class Encoder:
 
 
 # ------------------------------------------------------------------------------------------------ questions
-
-
-def describe_error(error: TypedecideError) -> Case:
-    return {"code": error.code, "message": error.message, "data": to_json(error.data)}
-
-
-def to_json(value: object) -> Any:
-    """`value` for a JSON file; the numbers that JSON lacks as their JavaScript names."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {key: to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    return value
-
-
-def outcome(compute: Callable[..., Any], *inputs: object) -> Case:
-    """What `compute` makes of `inputs`, or the error that it raises, as JSON."""
-    try:
-        return {"expect": to_json(compute(*inputs))}
-    except TypedecideError as error:
-        return {"error": describe_error(error)}
-
-
-def question_view(wire: object) -> Case:
-    return view(parse_question(wire))
-
-
-def view(question: Question) -> Case:
-    """What both languages know of a question."""
-    criterion = question.criterion()
-    return {
-        "kind": question.kind,
-        "names": question.names,
-        "criterion": {"text": criterion.text, "options": criterion.options},
-    }
 
 
 def choice(criteria: object, instructions: object = "Which team?") -> Case:
@@ -358,13 +332,8 @@ def question_vectors() -> Case:
     return {"questions": [*cases, *reordered_questions()], "batches": grouped}
 
 
-def batch_view(wire: object) -> list[list[Any]]:
-    return [[key, view(question)] for key, question in parse_questions(wire).items()]
-
-
 # ------------------------------------------------------------------------------------------------ prompts
 
-CRITERION = Criterion("Which team?", ("billing: payments, refunds", "other"))
 PIECES = [
     *EXOTIC,
     *WORDS,
@@ -416,19 +385,6 @@ def prompt_inputs() -> Iterator[tuple[str, str, object, Criterion]]:
         yield f"random {number}", tokenizer, state, Criterion(texts[0], tuple(texts[1:]))
 
 
-def prompt_view(encoder: Encoder, state: Any, criterion: Criterion) -> Case:
-    prompt = Prompt(PromptSpec.from_manifest(MANIFEST))
-    return {
-        "head_text": prompt.head_text(state),
-        "tail_text": prompt.tail_text(criterion),
-        "label_ids": prompt.label_ids(criterion),
-        "head_ids": prompt.head_ids(encoder),
-        "state_prefix_ids": prompt.state_prefix_ids(encoder, state),
-        "full_ids": prompt.full_ids(encoder, state, criterion),
-        "suffix_ids": prompt.suffix_ids(encoder, state, criterion),
-    }
-
-
 def manifests() -> Iterator[tuple[str, Case]]:
     prompt, labels = MANIFEST["prompt"], MANIFEST["labels"]
     value: object
@@ -469,17 +425,6 @@ def manifests() -> Iterator[tuple[str, Case]]:
         yield f"labels are {value!r}", {**MANIFEST, "labels": value}
 
 
-def spec_view(manifest: Case) -> Case:
-    spec = PromptSpec.from_manifest(manifest)
-    prompt = Prompt(spec)
-    return {
-        "bos_ids": spec.bos_ids,
-        "labels": [{"text": label.text, "id": label.id} for label in spec.labels],
-        "head_text": prompt.head_text("{state} {x}"),
-        "tail_text": prompt.tail_text(CRITERION),
-    }
-
-
 def prompt_vectors(encoders: dict[str, Encoder]) -> Case:
     cases = [
         {
@@ -499,8 +444,6 @@ def prompt_vectors(encoders: dict[str, Encoder]) -> Case:
 
 # --------------------------------------------------------------------------------------------------- text
 
-TEXT_TEMPLATES = {"text_tail": "\nCriterion: {criterion}\nAnswer:", "text_option": " {option}"}
-
 
 def text_inputs() -> Iterator[tuple[str, str, str, Case]]:
     """(name, tokenizer, state, question)"""
@@ -518,13 +461,6 @@ def text_inputs() -> Iterator[tuple[str, str, str, Case]]:
         yield f"exotic text {number}", "plain", text, choice([text, f"{text} {{option}}"], text)
     yield "a state that the trim saves", "crossing", "It is late.", noul
     yield "a state that merges too far", "crossing", "It is late!.", noul
-
-
-def text_view(encoder: Encoder, state: str, wire: Case) -> list[Case]:
-    prompt = Prompt(PromptSpec.from_manifest(MANIFEST))
-    text = TextPrompt(prompt, TEXT_TEMPLATES["text_tail"], TEXT_TEMPLATES["text_option"])
-    prefix = prompt.state_prefix_ids(encoder, state)
-    return [dataclasses.asdict(b) for b in text.branches(encoder, state, prefix, parse_question(wire))]
 
 
 def text_vectors(encoders: dict[str, Encoder]) -> Case:
@@ -547,12 +483,6 @@ def text_vectors(encoders: dict[str, Encoder]) -> Case:
 
 # ------------------------------------------------------------------------------------------------ pointer
 
-POINTER_TEMPLATES = {
-    "pointer_tail": "\nCriterion: {criterion}\nOptions:",
-    "pointer_option": "\n- {option}",
-    "pointer_answer": "\nAnswer:",
-}
-
 
 def pointer_inputs() -> Iterator[tuple[str, str, str, Case]]:
     """(name, tokenizer, state, question)"""
@@ -568,14 +498,6 @@ def pointer_inputs() -> Iterator[tuple[str, str, str, Case]]:
     yield "a state that merges too far", "crossing", "It is late!.", noul
 
 
-def pointer_view(encoder: Encoder, state: str, wire: Case) -> Case:
-    manifest = {**MANIFEST, "prompt": {**MANIFEST["prompt"], **POINTER_TEMPLATES}}
-    prompt = Prompt(PromptSpec.from_manifest(manifest))
-    pointer = PointerPrompt.from_manifest(prompt, manifest)
-    prefix = prompt.state_prefix_ids(encoder, state)
-    return dataclasses.asdict(pointer.joined(encoder, state, prefix, parse_question(wire)))
-
-
 def pointer_template_inputs() -> Iterator[tuple[str, Case]]:
     """(name, templates)"""
     bad: object
@@ -587,11 +509,6 @@ def pointer_template_inputs() -> Iterator[tuple[str, Case]]:
     yield "a tail without its slot", {**POINTER_TEMPLATES, "pointer_tail": "\nOptions:"}
     yield "an option with two", {**POINTER_TEMPLATES, "pointer_option": "{option} {option}"}
     yield "braces in the answer are text", {**POINTER_TEMPLATES, "pointer_answer": "{option}:"}
-
-
-def pointer_template_view(templates: Case) -> Case:
-    pointer = PointerPrompt.from_manifest(Prompt(PromptSpec.from_manifest(MANIFEST)), {"prompt": templates})
-    return {"tail": pointer.tail, "option": pointer.option, "answer": pointer.answer}
 
 
 def projection_inputs() -> Iterator[tuple[str, list[Any], int]]:
@@ -687,10 +604,6 @@ def readout_inputs() -> Iterator[tuple[str, Case, list[Any]]]:
         logits = [rng.uniform(-1, 1) * 10 ** rng.uniform(-3, 2) for _ in range(n)]
         make = (choice, score)[number % 2]
         yield f"random {number}", make([f"name {i}" for i in range(n)]), logits
-
-
-def readout_view(wire: Case, logits: list[float]) -> Case:
-    return read(parse_question(wire), logits).to_dict()
 
 
 def readout_vectors() -> Case:
@@ -794,19 +707,6 @@ def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
         yield f"random, joined {number}", suffixes, rng.choice([1, 6, 12, 25, 60, 1000])
 
 
-def plan_view(suffixes: list[Case], budget: int) -> Case:
-    """The plan, or what is wrong; joins as pairs, because an object's keys are texts."""
-    try:
-        runs = plan_runs([Suffix(**suffix) for suffix in suffixes], budget)
-    except ValueError as error:
-        return {"range_error": str(error)}
-    return {
-        "expect": [
-            {**dataclasses.asdict(run), "joins": [list(pair) for pair in run.joins.items()]} for run in runs
-        ]
-    }
-
-
 def tree_inputs() -> Iterator[tuple[str, list[int], list[tuple[int, list[int]]]]]:
     """(name, parents, joins as pairs)"""
     yield "no tokens", [], []
@@ -832,13 +732,6 @@ def tree_inputs() -> Iterator[tuple[str, list[int], list[tuple[int, list[int]]]]
         tokens = sorted(rng.sample(range(1, len(parents)), rng.randrange(1, len(parents))))
         joins = [(i, sorted(rng.sample(range(i), rng.randrange(1, i + 1)))) for i in tokens[:4]]
         yield f"random, joined {number}", parents, joins
-
-
-def ancestors_view(parents: list[int], joins: list[tuple[int, list[int]]]) -> Case:
-    try:
-        return {"expect": ancestors(parents, dict(joins))}
-    except ValueError as error:
-        return {"range_error": str(error)}
 
 
 def packing_vectors() -> Case:
@@ -947,21 +840,6 @@ def stop_inputs() -> Iterator[tuple[str, list[list[Any]], Any]]:
         yield f"random {number}", [list(log_softmax(logits)) for logits in done], total
 
 
-def ordering_outcome(compute: Callable[..., Any], *inputs: object) -> Case:
-    try:
-        return outcome(compute, *inputs)
-    except ValueError as error:
-        return {"range_error": str(error)}
-
-
-def turn_view(items: list[Any], shift: int) -> Case:
-    return {"rotated": rotate(items, shift), "unrotated": unrotate(items, shift)}
-
-
-def combination_view(orderings: list[list[float]]) -> Case:
-    return dataclasses.asdict(combine(orderings))
-
-
 def ordering_vectors() -> Case:
     return {
         "levels": [
@@ -1031,16 +909,6 @@ def session_inputs() -> Iterator[tuple[str, list[tuple[str, list[float]]]]]:
     )
 
 
-def session_view(answers: list[tuple[str, list[float]]]) -> list[Case]:
-    """The corrected answers, the last ones of a long session."""
-    prior = BatchPrior()
-    found = []
-    for state, logits in answers:
-        prior.add(state, logits)
-        found.append({"count": prior.count, "applies": prior.applies, "corrected": prior.correct(logits)})
-    return found[-2 * MIN_STATES :]
-
-
 def prior_vectors() -> Case:
     corrections = [
         {"name": name, "logits": to_json(logits), "prior": to_json(prior), **outcome(without, logits, prior)}
@@ -1104,20 +972,6 @@ def metric_inputs() -> Iterator[tuple[str, str, list[Any]]]:
         for error in (0.0, 0.05, 0.3):
             yield f"random {number}, {error}", "widest", [confidences, credits, error]
         yield f"random {number}", "at_threshold", [confidences, credits, rng.random()]
-
-
-def metric_view(function: str, arguments: list[Any]) -> Any:
-    """A figure; of bins also the calibration error that they give."""
-    if function in ("widest", "at_threshold"):
-        confidences, credits, limit = arguments
-        one = getattr(metrics, function)(metrics.thresholds(confidences, credits), limit)
-        return one and vars(one)
-    found = getattr(metrics, function)(*arguments)
-    if function == "thresholds":
-        return [vars(one) for one in found]
-    if function != "reliability":
-        return to_json(found)
-    return {"bins": [vars(one) for one in found], "calibration_error": metrics.calibration_error(found)}
 
 
 def metric_vectors() -> Case:
@@ -1402,11 +1256,6 @@ def calibration_answers() -> Iterator[tuple[str, Case, Case, list[Any]]]:
         yield f"random {number}", document, choice, [rng.gauss(0, 3) for _ in range(3)]
 
 
-def calibration_answer_view(document: Case, wire: Case, logits: list[float]) -> Case | None:
-    done = Calibration.parse(document).apply(parse_question(wire), logits)
-    return None if done is None else {**done[0].to_dict(), **done[1].to_dict()}
-
-
 def calibration_vectors() -> Case:
     parsed = Calibration.parse(CALIBRATION)
     return {
@@ -1598,24 +1447,6 @@ def invalid_requests() -> Iterator[tuple[str, str]]:
     yield "lone surrogate in a name", request_body({"a": choice({"x": "", "y": ""})}).replace("x", lone)
 
 
-def request_view(body: str) -> Case:
-    request = systemone.parse_request(body.encode("utf-8"))
-    return {
-        "model": request.model,
-        "state": request.state,
-        "questions": [[id, view(question)] for id, question in request.questions.items()],
-        "legends": [[id, wire_json.dump(levels)] for id, levels in request.legends.items()],
-    }
-
-
-def request_outcome(body: str) -> Case:
-    """As `outcome`, without what a language's own parser says of a fault."""
-    done = outcome(request_view, body)
-    for fault in done.get("error", {}).get("data", {}).get("faults", []):
-        fault.pop("ctx", None)
-    return done
-
-
 def wire_answers() -> Iterator[tuple[str, Case, str]]:
     """(name, request, the engine's answers and cost)"""
     debiased = {"orderings_used": 4, "flip_rate": 0.25}
@@ -1642,27 +1473,6 @@ def wire_answers() -> Iterator[tuple[str, Case, str]]:
     yield "ids in their order", both, request_body({"b": noul, "1": noul})
 
 
-COST: Case = {
-    "tokens_run": 40,
-    "tokens_saved": 9,
-    "runs": 2,
-    "ms": 12.5,
-    "prefill": {"tokens": 31, "ms": 7.25},
-}
-
-
-def reply_view(reply: systemone.Reply) -> Case:
-    return {"status": reply.status, "body": reply.body, "headers": dict(reply.headers)}
-
-
-def answered_view(body: str, answers: Case) -> Case:
-    request = systemone.parse_request(body.encode("utf-8"))
-    reply = systemone.answered(request, "tiny", {**COST, "answers": answers})
-    plain = json.loads(wire_json.dump(reply.body))
-    keys = [[id, list(one.get("probabilities", []))] for id, one in plain["answers"].items()]
-    return {**reply_view(reply), "body": plain, "keys": keys}
-
-
 def plain_errors() -> Iterator[tuple[str, Case]]:
     """(name, an error's JSON form)"""
     faults = [{"loc": ["body", "state"], "msg": "The state is missing.", "type": "missing"}]
@@ -1685,10 +1495,6 @@ def model_infos() -> Iterator[tuple[str, Case]]:
     info: Case = {"format": "int8", "candidate": "wasm", "context": 8192, "model": {"name": "tiny"}}
     yield "no date", info
     yield "a date", {**info, "model": {"name": "tiny", "released": "2024-11-01"}}
-
-
-def model_check_view(model: str | None) -> None:
-    systemone.check_model(systemone.Request(model, "", {}, {}), "tiny")
 
 
 def systemone_vectors() -> Case:
@@ -1756,17 +1562,6 @@ def _render_value(value: object) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + ",\n".join(f"    {json.dumps(item, allow_nan=False)}" for item in value) + "\n  ]"
     return json.dumps(value, allow_nan=False)
-
-
-def same(left: object, right: object) -> bool:
-    """Equal, key order included; floats to TOLERANCE: the last bit of exp() may differ between machines."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, float) and isinstance(right, float):
-        return abs(left - right) <= TOLERANCE * max(1.0, abs(left))
-    return type(left) is type(right) and left == right
 
 
 def stale_files(folder: Path) -> list[str]:

@@ -398,7 +398,7 @@ def test_new_figures_make_a_new_bundle_of_the_same_model() -> None:
             ModelBuild(load_source(TINY), None, steps, False, 2, "bos", share) for share in (None, 0.98, 0.99)
         ]
         assert len({one.key for one in made}) == 1
-        assert len({bundles._inputs(one, {}, None) for one in made}) == 3
+        assert len({bundles._inputs(one, {}, None, False) for one in made}) == 3
 
 
 def test_auto_needs_the_models_own_figures(dist_pointer: Path, models: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pybuild.artifacts import prune
-from pybuild.bundle import build
+from pybuild.bundle import ON_USE, build
 from pybuild.drift import LARGE
 from pybuild.labels import find_labels
 from pybuild.profiles import profile_of
@@ -47,7 +47,8 @@ def test_default_bundle_is_small_and_lists_every_file(dist: Path) -> None:
     assert {p: f["sha256"] for p, f in manifest["files"].items()} == files
     total = sum(p.stat().st_size for p in dist.rglob("*") if p.is_file())
     print(f"int8 bundle: {total / 1e6:.1f} MB in {len(files)} files")
-    assert total <= 180e6
+    python = sum(f["bytes"] for path, f in manifest["files"].items() if path.startswith(ON_USE))
+    assert total - python <= 180e6 and python <= 15e6
     assert all(f["bytes"] <= 64_000_000 for f in manifest["files"].values())
 
 

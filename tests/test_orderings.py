@@ -16,7 +16,6 @@ import pytest
 
 from pybuild import npm
 from tests import make_vectors
-from tests.test_vectors import numbers
 from typedecide import Choice, IntegrityError, orderings, read, softmax
 from typedecide.orderings import (
     DEFAULT_BUDGET,
@@ -52,44 +51,10 @@ def test_examples_in_docstrings() -> None:
     assert doctest.testmod(orderings) == (0, 8)
 
 
-# ------------------------------------------------------------------------------------------------ vectors
-
-
-def assert_outcome(case: dict[str, Any], outcome: dict[str, Any]) -> None:
-    wanted = {key: case[key] for key in ("expect", "error", "range_error") if key in case}
-    assert make_vectors.same(wanted, json.loads(json.dumps(outcome)))
-
-
-def numbered(case: dict[str, Any]) -> list[list[Any]]:
-    return [numbers(logits) for logits in case["orderings"]]
-
-
-def test_vectors_of_counts_and_shifts() -> None:
-    for case in VECTORS["levels"]:
-        inputs = case["n"], case["level"], case["budget"]
-        assert_outcome(case, make_vectors.ordering_outcome(how_many, *inputs))
-    for case in VECTORS["shifts"]:
-        assert_outcome(case, make_vectors.ordering_outcome(cyclic_shifts, case["n"], case["count"]))
-    for case in VECTORS["rotations"]:
-        turned = make_vectors.ordering_outcome(make_vectors.turn_view, case["items"], case["shift"])
-        assert_outcome(case, turned)
-
-
-@pytest.mark.parametrize("case", VECTORS["rounds"], ids=lambda case: str(len(case["shifts"])))
-def test_vector_of_rounds(case: dict[str, Any]) -> None:
-    first, rest = rounds(case["shifts"])
-    assert_outcome(case, make_vectors.ordering_outcome(rounds, case["shifts"]))
-    assert sorted(first + rest) == case["shifts"] and len(first) > len(rest)
-
-
-@pytest.mark.parametrize("case", VECTORS["combinations"], ids=lambda case: case["name"])
-def test_vector_of_combining(case: dict[str, Any]) -> None:
-    assert_outcome(case, make_vectors.ordering_outcome(make_vectors.combination_view, numbered(case)))
-
-
-@pytest.mark.parametrize("case", VECTORS["stops"], ids=lambda case: case["name"])
-def test_vector_of_stopping(case: dict[str, Any]) -> None:
-    assert_outcome(case, make_vectors.ordering_outcome(certified, numbered(case), case["total"]))
+def test_rounds_begin_with_more_than_half() -> None:
+    for case in VECTORS["rounds"]:
+        first, rest = rounds(case["shifts"])
+        assert sorted(first + rest) == case["shifts"] and len(first) > len(rest)
 
 
 def test_javascript_agrees() -> None:

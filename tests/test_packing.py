@@ -144,18 +144,6 @@ def test_examples_in_docstrings() -> None:
     assert doctest.testmod(packing) == (0, 4)
 
 
-@pytest.mark.parametrize("case", VECTORS["plans"], ids=lambda case: case["name"])
-def test_plan(case: dict[str, Any]) -> None:
-    wanted = {key: case[key] for key in ("expect", "range_error") if key in case}
-    assert make_vectors.plan_view(case["suffixes"], case["budget"]) == wanted
-
-
-@pytest.mark.parametrize("case", VECTORS["trees"], ids=lambda case: case["name"])
-def test_ancestors(case: dict[str, Any]) -> None:
-    wanted = {key: case[key] for key in ("expect", "range_error") if key in case}
-    assert make_vectors.ancestors_view(case["parents"], case["joins"]) == wanted
-
-
 def test_plans_by_hand() -> None:
     a, b, c = Suffix([5, 6, 7]), Suffix([8]), Suffix([5, 6, 9], reads=[1, 2])
     assert plan_runs([a, b, c], 5) == [

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tests.test_vectors import load, stored_encoders
+from tests.test_vectors import stored_encoders
+from tests.vector_checks import load
 from typedecide import BundleError, InvalidQuestionError, InvalidStateError, PrefixMismatchError, prompt
 from typedecide.prompt import Label, Prompt, PromptSpec, suffix_after
 from typedecide.questions import Choice, Criterion

@@ -21,7 +21,7 @@ import pytest
 from bench.__main__ import main as bench
 from bench.compat import serving
 from tests.test_page_engine import descendants
-from tests.test_vectors import load
+from tests.vector_checks import load
 from typedecide import AbortedError, Noul, parse_questions
 from typedecide.native import NativeEngine
 from typedecide.server import MAX_BODY, Access

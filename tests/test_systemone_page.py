@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pybuild import npm
-from tests.test_vectors import load
+from tests.vector_checks import load
 from typedecide import Choice, Noul, Score
 from typedecide.native import NativeEngine
 from typedecide.static_server import StaticServer

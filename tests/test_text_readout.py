@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ import pytest
 from pybuild.graph import Decoder, Variant, build
 from pybuild.quantize import store
 from pybuild.sources import load_source
-from tests import make_vectors
 from tests.conftest import FIXTURES, ROOT
-from tests.test_vectors import assert_outcome, load, stored_encoders
 from typedecide.errors import UnsupportedError
 from typedecide.model import NativeModel, Shape, Suffix
 from typedecide.native import NativeEngine
@@ -54,14 +51,6 @@ def test_log_probabilities_agree_with_transformers(tmp_path: Path, name: str, va
         (found, labels), _ = model.score(cache, suffixes)
     assert np.abs(found - right[[0, 1, 2], targets]).max() <= 1e-4
     assert np.abs(labels - logits[2, [7, 13]]).max() <= 1e-4
-
-
-@pytest.mark.parametrize("case", load("text.json")["branches"], ids=lambda case: ascii(case["name"]))
-def test_branches_are_those_of_the_vectors(case: dict[str, Any]) -> None:
-    found = make_vectors.outcome(
-        make_vectors.text_view, stored_encoders()[case["tokenizer"]], case["state"], case["question"]
-    )
-    assert_outcome(case, found)
 
 
 def plain_scores(engine: NativeEngine, state: str, question: Question) -> list[float]:

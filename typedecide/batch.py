@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from typedecide import __version__
-from typedecide.batch_tables import Fault, Row, Table, Type, as_text, replacing, to_json, write_table
+from typedecide.batch_tables import Fault, Row, Table, as_text, replacing, to_json, write_table
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibrator, Given
-from typedecide.errors import InvalidStateError, PrefixMismatchError, TooLongError
+from typedecide.columns import Type, answer_columns
+from typedecide.errors import TEXT_FAULTS
 from typedecide.inputs import InputError
 from typedecide.journal import Journal
 from typedecide.options import Asking, Options, resolve
 from typedecide.orderings import Level
 from typedecide.questions import Question, to_wire
 from typedecide.results import DecisionEngine
-
-UNANSWERABLE = (InvalidStateError, PrefixMismatchError, TooLongError)
-"""What is wrong with one text, and no reason to give up the others."""
 
 Pending = Iterable[tuple[str, str]]
 """Texts that are still to be answered, each with its key."""
@@ -78,7 +76,7 @@ class Job:
         """What goes into the journal for a text: an answer for each question, or why there is none."""
         try:
             done = engine.decide(text, self.questions, self.orderings, readout=self.readout)
-        except UNANSWERABLE as error:
+        except TEXT_FAULTS as error:
             return {"fault": error.message}
         return {
             "answers": [
@@ -155,8 +153,7 @@ def _identity(job: Job, bundle: Bundle, how: Asking, format: str, calibrator: Ca
 def _columns(job: Job, bundle: Bundle, how: Asking, calibrator: Calibrator) -> dict[str, Type]:
     found: list[tuple[str, Type]] = []
     for id, question in job.questions.items():
-        found += [(f"{id}.answer", "text"), (f"{id}.confidence", "float")]
-        found += [(f"{id}.p.{name}", "float") for name in question.names]
+        found += answer_columns(id, question)
         if calibrator.apply(how, question, [0.0] * len(question.names)) is not None:
             found.append((f"{id}.abstain", "bool"))
         if bundle.shallow is not None:

@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from typedecide import wire_json
+from typedecide.columns import Type
 from typedecide.errors import InvalidRequestError, UnsupportedError
 from typedecide.inputs import InputError
 from typedecide.questions import find_surrogate, is_blank
@@ -32,8 +33,6 @@ FIELD_CHARACTERS = 1 << 30
 
 GROUP = 10_000
 """Rows that are written to Parquet at a time."""
-
-Type = Literal["int", "text", "float", "bool"]
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,9 @@ ERRORS: Mapping[str, type[TypedecideError]] = {
 }
 """Every error class by its code."""
 
+TEXT_FAULTS = (InvalidStateError, PrefixMismatchError, TooLongError)
+"""What is wrong with one text, and no reason to give up others."""
+
 
 def revive_error(plain: Mapping[str, Any]) -> TypedecideError:
     """The error that `to_dict` (or its JavaScript twin) described.

@@ -13,18 +13,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from typedecide import javascript
 from typedecide.bundle import MANIFEST, Bundle
-from typedecide.calibration import Applied, Given
+from typedecide.calibration import Given
 from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
 from typedecide.inputs import read_json
 from typedecide.options import Options
 from typedecide.orderings import Level
-from typedecide.prior import Prior
 from typedecide.questions import Question, to_wire
-from typedecide.readout import Answer
 from typedecide.results import Aborted, Debiased, Decided, OnAnswer, OnDecided, Prefill, Scored, ScoredAll
-from typedecide.shallow import Shallow
 from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 if TYPE_CHECKING:
@@ -91,9 +89,6 @@ _DECIDE = """async (engine, { state, questions, options, stream, pollMs }) => {
 
 POLL_MS = 100
 """How often the page asks whether its answers are still wanted."""
-
-_OPTION_NAMES = {"run_tokens": "runTokens", "early_stop": "earlyStop"}
-"""Options whose names differ in JavaScript."""
 
 
 class PageEngine:
@@ -199,13 +194,13 @@ class PageEngine:
 
     def prefill(self, state: str) -> Prefill:
         """Compute and keep the prefix of `state`; it replaces the one before."""
-        return _prefill(self.evaluate("(engine, state) => engine.prefill(state)", state))
+        return javascript.prefill(self.evaluate("(engine, state) => engine.prefill(state)", state))
 
     def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
         """Answer `question` about the prefilled state; the arguments are those of `NativeEngine.score`."""
-        argument = {"question": to_wire(question), "options": _options(orderings, options)}
+        argument = {"question": to_wire(question), "options": javascript.options(orderings, options)}
         done = self.evaluate("(engine, { question, options }) => engine.score(question, options)", argument)
-        return _scored(done)
+        return javascript.scored(done)
 
     def score_all(
         self,
@@ -221,12 +216,12 @@ class PageEngine:
         """
         argument = {
             "questions": [to_wire(question) for question in questions],
-            "options": _options(orderings, options),
+            "options": javascript.options(orderings, options),
             "stream": on_answer is not None,
         }
         self._tell = on_answer
         done = self.evaluate(_SCORE_ALL, argument)
-        return ScoredAll(**_cost(done), answers=tuple(map(_debiased, done["answers"])))
+        return ScoredAll(**javascript.cost(done), answers=tuple(map(javascript.debiased, done["answers"])))
 
     def decide(
         self,
@@ -245,24 +240,23 @@ class PageEngine:
         argument = {
             "state": state,
             "questions": [[id, to_wire(question)] for id, question in questions.items()],
-            "options": _options(orderings, options),
+            "options": javascript.options(orderings, options),
             "stream": on_answer is not None,
             "pollMs": None if aborted is None else POLL_MS,
         }
         self._tell, self._aborted = on_answer, aborted
         done = self.evaluate(_DECIDE, argument)
-        answers = dict(zip(questions, map(_debiased, done["answers"]), strict=True))
-        return Decided(**_cost(done), answers=answers, prefill=_prefill(done["prefill"]))
+        return javascript.decided(done, questions, done["answers"])
 
     def _take_answer(self, key: int | str, answer: Mapping[str, Any]) -> None:
         if self._tell is not None:
-            self._tell(key, _debiased(answer))
+            self._tell(key, javascript.debiased(answer))
 
     def score_full(self, state: str, question: Question, readout: str = "labels") -> Scored:
         """Answer `question` in the order given from whole prompts, without any cache."""
         argument = {"state": state, "question": to_wire(question), "readout": readout}
         function = "(engine, { state, question, readout }) => engine.scoreFull(state, question, { readout })"
-        return _scored(self.evaluate(function, argument))
+        return javascript.scored(self.evaluate(function, argument))
 
     def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
@@ -322,49 +316,6 @@ def _has_gpu() -> bool:
     if sys.platform != "linux":
         return True
     return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
-
-
-def _options(orderings: Level | None, options: Options) -> dict[str, Any]:
-    """Options as the page names them, without those that are left to it."""
-    given: dict[str, Any] = {"orderings": orderings, **options}
-    return {_OPTION_NAMES.get(name, name): value for name, value in given.items() if value is not None}
-
-
-def _prefill(done: Mapping[str, Any]) -> Prefill:
-    return Prefill(tokens=done["tokens"], ms=float(done["ms"]), kept=done["kept"])
-
-
-def _cost(done: Mapping[str, Any]) -> dict[str, Any]:
-    counts = {name: done[name] for name in ("tokens_run", "tokens_saved", "runs")}
-    return {**counts, "ms": float(done["ms"])}
-
-
-def _scored(done: Mapping[str, Any]) -> Scored:
-    return Scored(**vars(_debiased(done)), tokens=done["tokens"], ms=float(done["ms"]))
-
-
-def _debiased(done: Mapping[str, Any]) -> Debiased:
-    prior = Prior(**done["prior"]) if "prior" in done else None
-    calibration = None
-    if "calibration" in done:
-        calibration = Applied(float(done["calibration"]["temperature"]), done["abstain"])
-    shallow = Shallow(**done["x_shallow"]) if "x_shallow" in done else None
-    flip_rate = float(done["flip_rate"])
-    return Debiased(_answer(done), done["orderings_used"], flip_rate, prior, calibration, shallow)
-
-
-def _answer(done: Mapping[str, Any]) -> Answer:
-    value = done["value"]
-    return Answer(
-        kind=done["kind"],
-        names=tuple(done["names"]),
-        # A whole number arrives from JavaScript as int.
-        logits=tuple(map(float, done["logits"])),
-        probabilities=tuple(map(float, done["probabilities"])),
-        value=value if isinstance(value, str) else float(value),
-        choice=done["choice"],
-        confidence=float(done["confidence"]),
-    )
 
 
 def _revive(error: Mapping[str, Any]) -> TypedecideError:

@@ -93,4 +93,8 @@ def scores(projections: Sequence[float], options: int) -> list[float]:
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+    total = 0.0
+    # Not sum(): from Python 3.12 on it makes up for rounding, and JavaScript and older Pythons do not.
+    for a, b in zip(left, right, strict=True):
+        total += a * b
+    return total

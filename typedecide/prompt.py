@@ -64,7 +64,7 @@ class Prompt:
 
     def head_text(self, state: str) -> str:
         """The part that every question about `state` shares."""
-        return fill(self.spec.head, {"state": _check_state(state)})
+        return fill(self.spec.head, {"state": check_state(state)})
 
     def tail_text(self, criterion: Criterion) -> str:
         """The part that belongs to one question."""
@@ -131,7 +131,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{([a-z]+)\}", lambda found: values.get(found[1], found[0]), template)
 
 
-def _check_state(state: object) -> str:
+def check_state(state: object) -> str:
+    """`state`, when it is a string that UTF-8 can carry; else InvalidStateError."""
     if not isinstance(state, str):
         raise InvalidStateError("The state must be a string.", value=state)
     position = find_surrogate(state)

@@ -151,7 +151,7 @@ export class Engine {
   #folder;
 
   /**
-   * @param {Channel} channel
+   * @param {Pick<Channel, "call" | "close">} channel
    * @param {string} folder of the bundle
    * @param {Info} info
    */

@@ -12,10 +12,11 @@
  * @property {string} policy the page's Content-Security-Policy
  * @property {Record<string, string>} shell sha256 of each file that the page needs, by path
  * @property {Record<string, Record<string, string>>} runtime the same of each build of ONNX Runtime Web
+ * @property {Record<string, string>} used the same of what is kept only once it was asked for
  */
 
 const worker = /** @type {ServiceWorkerGlobalScope & {BUNDLE: Bundle}} */ (/** @type {unknown} */ (self));
-const { version, policy, shell, runtime } = worker.BUNDLE;
+const { version, policy, shell, runtime, used } = worker.BUNDLE;
 const scope = worker.registration.scope;
 
 const MANIFEST = "manifest.json";
@@ -24,7 +25,7 @@ const OURS = `typedecide ${scope} `;
 const CACHE = OURS + version;
 
 /** @type {Record<string, string>} */
-const HASHES = Object.assign({}, shell, ...Object.values(runtime));
+const HASHES = Object.assign({}, shell, used, ...Object.values(runtime));
 
 const HEADERS = {
   "Content-Security-Policy": policy,

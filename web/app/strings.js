@@ -191,6 +191,7 @@ export const S = {
     table: "The table could not be answered.",
     labels: "The labels could not be used.",
     proof: "The measuring did not end.",
+    python: "Python could not be started.",
   },
   /** @param {string} value */
   found: (value) => ` Found: ${value}`,
@@ -743,7 +744,36 @@ export const S = {
     invalid: "Put the questions right in Decide; then there is a program for them.",
   },
 
-  // ---- Python: its texts go into `python: { … }` here
+  // ---- Python
+  python: {
+    about:
+      "Python in this page, with typedecide and the standard library. It asks the model that the other tabs use. What runs" +
+      " here stays in this browser; names stay from run to run, and nothing is kept when the page is closed.",
+    missing: "This bundle was built without Python (--no-python).",
+    sample: "Sample",
+    samples: { decide: "Decide", stream: "Answers as they come", limit: "Time limit and errors" },
+    replace: "Replace what you have written with the sample?",
+    editor: "Python code",
+    keys: "Ctrl+Enter runs. Tab indents; press Escape, then Tab, to leave the editor.",
+    run: "Run",
+    stop: "Stop",
+    output: "Output",
+    starting: "Python is starting: 13 MB, fetched once …",
+    /** @param {string} version */
+    ready: (version) => `Python ${version} is ready.`,
+    noStart: "Python could not be started.",
+    running: "Running …",
+    stopping: "Stopping …",
+    restarted: "Python did not stop and was started anew: all names are gone.\n",
+    ended: {
+      /** @param {number} ms */
+      done: (ms) => `Done in ${formatMs(ms)}.`,
+      /** @param {number} ms */
+      failed: (ms) => `Failed after ${formatMs(ms)}.`,
+      /** @param {number} ms */
+      stopped: (ms) => `Stopped after ${formatMs(ms)}.`,
+    },
+  },
 };
 
 /**

@@ -19,6 +19,7 @@ const TABS = [
   { id: "trust", label: S.tabs.trust },
   { id: "proof", label: S.tabs.proof },
   { id: "code", label: S.tabs.code },
+  { id: "python", label: S.tabs.python },
 ];
 
 const STEPS = new Map([
