@@ -1,7 +1,7 @@
 """`python -m bench.screenshots`: pictures of every tab of the page, narrow and wide, light and dark.
 
-They are of the bundle in dist/, so the answers on them are those of its model on this machine. PNG with a palette of 128
-colours: all of them together stay below 1.5 MB.
+They are of the bundle in dist/, so the answers on them are those of its model on this machine. PNG with a palette of
+128 colours: all of them together stay below 1.5 MB.
 """
 
 from __future__ import annotations
