@@ -5,7 +5,7 @@
 PYTHON ?= python3
 DEV = $(PYTHON) tools/dev.py
 
-.PHONY: help setup demo test lint bench evaluate bundle serve lock
+.PHONY: help setup demo test lint bench evaluate screenshots bundle serve lock
 help: ; @$(DEV) --help
 setup: ; @$(DEV) setup
 demo: ; @$(DEV) demo $(if $(filter 0,$(SERVE)),--no-serve) $(if $(PORT),--port $(PORT))
@@ -13,6 +13,7 @@ test: ; @$(DEV) test $(ARGS)
 lint: ; @$(DEV) lint
 bench: ; @$(DEV) bench $(ARGS)
 evaluate: ; @$(DEV) evaluate $(ARGS)
+screenshots: ; @$(DEV) screenshots $(ARGS)
 bundle: ; @$(DEV) bundle $(ARGS)
 serve: ; @$(DEV) serve $(ARGS) $(if $(PORT),--port $(PORT))
 lock: ; @$(DEV) lock

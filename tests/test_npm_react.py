@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pybuild import npm
+from tests import programs
 from tests.sites import LOAD_MS, READABLE, Traffic, origin, strict
 from typedecide import parse_questions
 from typedecide.native import NativeEngine
@@ -39,6 +40,13 @@ QUESTIONS = {
         "criteria": ["calm", "annoyed", "angry"],
     },
 }
+PROGRAMS = """
+import { createRoot } from "react-dom/client";
+import { Answers } from "./Answers.jsx";
+createRoot(document.getElementById("root")).render(<Answers />);
+console.log = (...said) => document.body.append(Object.assign(document.createElement("pre"), { textContent: said[1] }));
+await import("./decide.mjs");
+"""
 SSR = """
 import { createElement } from "react";
 import { renderToString } from "react-dom/server";
@@ -182,6 +190,27 @@ def test_the_hook_in_strict_mode_on_the_development_server(page: Page, app: Path
     assert traffic.complaints == []
     manifests = [url for url in traffic.urls if url.endswith("manifest.json")]
     assert manifests == [f"{address}typedecide/manifest.json"]
+
+
+def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_pointer: Path) -> None:
+    written = programs.write(TEXT, QUESTIONS)
+    # Where the bundle is, is all that its notes leave to whoever uses them.
+    sources = {
+        "Answers.jsx": written["react"].replace("/typedecide/", f"{BASE}typedecide/"),
+        "decide.mjs": written["npm"].replace("/typedecide/", f"{BASE}typedecide/"),
+        "programs.jsx": PROGRAMS,
+    }
+    for name, source in sources.items():
+        (app / "src" / name).write_text(source, "utf-8")
+    index = (app / "index.html").read_text("utf-8").replace("main.tsx", "programs.jsx")
+    (app / "programs.html").write_text(index, "utf-8")
+    with development(app) as address, NativeEngine(dist_pointer) as engine:
+        page.goto(f"{address}programs.html")
+        expect(page.locator("dt")).to_have_text([*QUESTIONS], timeout=LOAD_MS)
+        answers = engine.decide(TEXT, parse_questions(QUESTIONS)).answers.values()
+        shown = [f"{one.answer.choice} ({one.answer.confidence:.2f})" for one in answers]
+        expect(page.locator("dd")).to_have_text(shown)
+        expect(page.locator("pre")).to_have_text([one.answer.choice for one in answers], timeout=LOAD_MS)
 
 
 def test_the_hook_renders_on_a_server_and_loads_nothing_there(app: Path) -> None:

@@ -100,7 +100,8 @@ def test_python_asks_the_same(written: dict[str, str], language: str) -> None:
 def _constants(source: str) -> tuple[str, dict[str, Question]]:
     """What a Python program defines before it asks."""
     tree = ast.parse(source)
-    tree.body = [node for node in tree.body if isinstance(node, ast.Assign)][:2]
+    body: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.Assign)]
+    tree.body = body[:2]
     names: dict[str, Any] = {"Choice": Choice, "Noul": Noul, "Score": Score}
     exec(compile(tree, "program", "exec"), names)
     return names["text"], names["questions"]

@@ -161,6 +161,12 @@ def evaluate(arguments: Sequence[str]) -> None:
     run_python("-m", "typedecide", "evaluate", "--suite", "heldout", *models, *given, *arguments)
 
 
+def screenshots(arguments: Sequence[str]) -> None:
+    """Build the bundle and take pictures of every tab of its page, into docs/screenshots."""
+    run_python("-m", "pybuild", "bundle")
+    run_python("-m", "bench.screenshots", *arguments)
+
+
 def test(arguments: Sequence[str]) -> None:
     """Lint, build the bundle, and run every test."""
     lint()
@@ -293,6 +299,7 @@ PASS_ON = {
     "test": "lint and test everything; arguments go to pytest",
     "bench": "a benchmark; arguments go to `python -m bench`",
     "evaluate": "answers on held-out data; arguments go to `python -m typedecide evaluate`",
+    "screenshots": "pictures of the page's tabs, into docs/screenshots; arguments go to `python -m bench.screenshots`",
     "bundle": "build dist/; arguments go to `python -m pybuild bundle`",
     "serve": "serve dist/; arguments go to `python -m pybuild serve`",
 }
@@ -337,6 +344,8 @@ def main(arguments: list[str]) -> None:
         run_python("-m", "bench", *options.rest)
     elif options.command == "evaluate":
         evaluate(options.rest)
+    elif options.command == "screenshots":
+        screenshots(options.rest)
     elif options.command == "bundle":
         run_python("-m", "pybuild", "bundle", *options.rest)
     elif options.command == "serve":

@@ -57,6 +57,7 @@ function showLoading(workbench, strip, panel) {
 async function main() {
   const parameters = new URLSearchParams(location.search);
   const tabs = new Tabs();
+  tabs.fetch();
   const notices = new Notices(() => tabs.focus());
   const workbench = new Workbench(optionsFromAddress(parameters), notices);
   const [strip, panel] = [new LoadingStrip(), new DevicePanel()];

@@ -10,7 +10,14 @@ import { S } from "./strings.js";
 /** @typedef {import("./workbench.js").Workbench} Workbench */
 /** @typedef {{shown?(): void, hidden?(): void}} Mounted what a tab is told when it is opened and left */
 /** @typedef {{id: string, label: string}} Named */
-/** @typedef {{id: string, link: HTMLAnchorElement, panel: HTMLElement, mounted: Promise<Mounted> | null}} Tab */
+/**
+ * @typedef {object} Tab
+ * @property {string} id
+ * @property {HTMLAnchorElement} link
+ * @property {HTMLElement} panel
+ * @property {Promise<any> | null} module null until it is fetched, together with the stylesheet
+ * @property {Promise<Mounted> | null} mounted null until it is opened
+ */
 
 /** @type {readonly Named[]} */
 const TABS = [
@@ -41,6 +48,11 @@ export class Tabs {
       ...this.tabs.map(({ link }) => link),
     );
     this.panels = this.tabs.map(({ panel }) => panel);
+  }
+
+  /** Begins to fetch the tab that `start` will open; what goes wrong is said there. */
+  fetch() {
+    fetchModule(this.#named()).catch(() => null);
   }
 
   /**
@@ -113,18 +125,30 @@ function makeTab({ id, label }) {
     "aria-labelledby": names.tab,
     hidden: true,
   });
-  return { id, link, panel, mounted: null };
+  return { id, link, panel, module: null, mounted: null };
 }
 
 /** @param {Tab} tab @param {Workbench} workbench @returns {Promise<Mounted>} */
-async function mount({ id, panel }, workbench) {
+async function mount(tab, workbench) {
+  const { panel } = tab;
   panel.setAttribute("aria-busy", "true");
   panel.replaceChildren(h("p", { class: "hint" }, S.opening));
-  const [module] = await Promise.all([import(`./${id}/tab.js`), loadStyle(`./${id}/${id}.css`)]);
+  const module = await fetchModule(tab);
   panel.replaceChildren();
   const mounted = await module.mount(panel, workbench);
   panel.removeAttribute("aria-busy");
   return mounted;
+}
+
+/** A tab's module, once its stylesheet is there too; a failure is forgotten. @param {Tab} tab */
+function fetchModule(tab) {
+  const { id } = tab;
+  if (!tab.module) {
+    const parts = Promise.all([import(`./${id}/tab.js`), loadStyle(`./${id}/${id}.css`)]);
+    tab.module = parts.then(([module]) => module);
+    tab.module.catch(() => (tab.module = null));
+  }
+  return tab.module;
 }
 
 /**
