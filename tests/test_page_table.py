@@ -292,6 +292,7 @@ def test_by_keyboard_alone(page: Page, address: str, tmp_path: Path) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="Table")).to_be_focused()
+    expect(page.get_by_text("Drop a CSV")).to_be_visible(timeout=LOAD_MS)
     for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.id") == "table-file":
