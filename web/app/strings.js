@@ -445,7 +445,6 @@ export const S = {
     fault: (column, reason) => `Rejected: ${column === null ? "" : `${column} `}${reason}`,
     abstains: "abstains",
     noRows: "No row is like that.",
-    more: "more",
     pages: "Pages of the table",
     previous: "Previous",
     next: "Next",

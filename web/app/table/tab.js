@@ -92,7 +92,10 @@ class TableTab {
     for (const change of ["questions", "reading", "loading"])
       workbench.addEventListener(change, () => this.#showSetup());
     this.#show();
-    this.#attempt("file", () => session.restore());
+    this.#attempt("file", async () => {
+      await session.restore();
+      if (session.results) workbench.announce(T.restored);
+    });
   }
 
   /**

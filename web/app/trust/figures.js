@@ -3,11 +3,13 @@
 import { breathe } from "../table/results.js";
 import { ANSWERED } from "../table/results.js";
 import { calibrationError, confusion, credit, interval, majority, mean } from "./metrics.js";
-import { reliability, resample, thresholds } from "./metrics.js";
+import { BINS, reliability, resample, thresholds } from "./metrics.js";
 
 /** @typedef {import("../table/results.js").Results} Results */
 /** @typedef {import("./labels.js").Labels} Labels */
 
+/** Answers in a point of the curve: with fewer it would show nothing but chance. */
+const LEAST = 10;
 const RESAMPLES = 500;
 /** Bootstrap samples that are drawn at a time, so that the page stays awake. */
 const GROUP = 20;
@@ -54,7 +56,12 @@ export function figures({ confidences, credits, gold, chosen }, options) {
     accuracy: mean(credits),
     majority: majority(gold),
     chance: 1 / options,
-    bins,
+    curve: reliability(
+      confidences,
+      credits,
+      "mass",
+      Math.max(1, Math.min(BINS, Math.floor(gold.length / LEAST))),
+    ),
     error: calibrationError(bins),
     thresholds: thresholds(confidences, credits),
     confusion: confusion(gold, chosen, options),

@@ -186,13 +186,13 @@ function confusionCell(count, all, right) {
 }
 
 /** @param {Figures} found @returns {ChartSpec} */
-function calibrationChart({ bins }) {
+function calibrationChart({ curve }) {
   return {
     title: T.calibrationChart,
     x: { title: T.probability, ...SHARES },
     y: { title: T.right, ...SHARES },
     series: [
-      { name: T.measured, kind: "line", points: bins.map((one) => [one.confidence, one.accuracy]) },
+      { name: T.measured, kind: "line", points: curve.map((one) => [one.confidence, one.accuracy]) },
       {
         name: T.perfect,
         kind: "line",
