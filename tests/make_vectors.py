@@ -8,13 +8,10 @@ from fixed seeds; the two tokenizers are small but real byte-level BPE models.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import math
 import random
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,15 +48,15 @@ from tests.views import (
     same,
     session_view,
     spec_view,
+    table_view,
     text_view,
     to_json,
     turn_view,
+    written,
 )
-from typedecide import batch_tables, systemone
-from typedecide.batch import reject
+from typedecide import systemone
 from typedecide.calibration import Calibration
 from typedecide.errors import revive_error
-from typedecide.inputs import InputError
 from typedecide.labelled import true_option
 from typedecide.options import Asking
 from typedecide.orderings import (
@@ -1044,29 +1041,6 @@ TABLES: list[tuple[str, str, bytes, str, list[str]]] = [
 """Name, file name, content, the column of the texts, the columns to copy."""
 
 
-def table_view(folder: Path, name: str, content: bytes, text: str, keep: list[str]) -> Case:
-    """The rows of a file: number, text, what is copied; and the lines that rejected ones are told in."""
-    path = folder / name
-    path.write_bytes(content)
-    rows: list[Any] = []
-    rejects: list[str] = []
-    try:
-        for row in batch_tables.open_table(path, text, keep).rows():
-            if row.fault:
-                rejects.append(batch_tables.to_json(reject(row)))
-            else:
-                rows.append(
-                    [
-                        row.number,
-                        row.values[text],
-                        *(batch_tables.as_text(row.values.get(one)) or "" for one in keep),
-                    ]
-                )
-    except InputError as error:
-        return {"refused": error.message.replace(f"{folder}/", "")}
-    return {"expect": {"rows": rows, "rejects": rejects}}
-
-
 def table_vectors() -> Case:
     rng = random.Random(3)
     floats = [
@@ -1089,16 +1063,9 @@ def table_vectors() -> Case:
     floats += [math.exp(-rng.uniform(0, 40)) for _ in range(40)] + [2**53 + 2.0, -1.25e-7, 12345.678]
     cells = [[], ["a", ""], ["a,b", 'c"d', "e;f", " g "], ["two\nlines", "\r", "\t", "é😠"]]
     tables = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, file, content, text, keep in TABLES:
-            given = {
-                "name": name,
-                "file": file,
-                "content": content.decode("latin-1"),
-                "text": text,
-                "keep": keep,
-            }
-            tables.append({**given, **table_view(Path(folder), file, content, text, keep)})
+    for name, file, content, text, keep in TABLES:
+        given = {"name": name, "file": file, "content": content.decode("latin-1"), "text": text, "keep": keep}
+        tables.append({**given, **table_view(file, content, text, keep)})
     return {
         "numbers": [{"value": value, "expect": repr(value)} for value in floats],
         "lines": [{"cells": ["row", *one], "expect": written(["row", *one])} for one in cells],
@@ -1117,13 +1084,6 @@ LABELS: list[tuple[Case, list[str]]] = [
     ({"type": "score", "criteria": ["1", "2", "10"]}, ["1", "10", "1.0", " 2"]),
 ]
 """Questions, and cells that may hold their true answers."""
-
-
-def written(cells: list[str]) -> str:
-    """A line of CSV as results are written."""
-    file = io.StringIO(newline="")
-    csv.writer(file).writerow(cells)
-    return file.getvalue()
 
 
 # -------------------------------------------------------------------------------------------- calibration

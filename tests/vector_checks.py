@@ -15,10 +15,11 @@ from tests import views
 from typedecide import pointer, prior, systemone, text
 from typedecide.calibration import Calibration
 from typedecide.errors import revive_error
+from typedecide.labelled import true_option
 from typedecide.options import Asking
 from typedecide.orderings import certified, cyclic_shifts, how_many, rounds
 from typedecide.prompt import Tokenizer
-from typedecide.questions import Criterion
+from typedecide.questions import Criterion, parse_question
 
 FOLDER = Path(__file__).parent / "vectors"
 NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -41,7 +42,7 @@ def numbers(values: list[Any]) -> list[Any]:
 
 def met(case: Case, outcome: Case) -> bool:
     """Whether an outcome is what a case expects, or the error that it does."""
-    wanted = {key: case[key] for key in ("expect", "error", "range_error") if key in case}
+    wanted = {key: case[key] for key in ("expect", "error", "range_error", "refused") if key in case}
     return views.same(wanted, json.loads(json.dumps(outcome)))
 
 
@@ -113,6 +114,14 @@ def _outcomes(encoders: Encoders) -> dict[str, dict[str, Callable[[Case], Case]]
         },
         "metrics.json": {
             "metrics": lambda c: of(views.metric_view, c["function"], c["arguments"]),
+        },
+        "tables.json": {
+            "numbers": lambda c: {"expect": repr(c["value"])},
+            "lines": lambda c: {"expect": views.written(c["cells"])},
+            "tables": lambda c: views.table_view(
+                c["file"], c["content"].encode("latin-1"), c["text"], c["keep"]
+            ),
+            "labels": lambda c: {"expect": true_option(parse_question(c["question"]), c["cell"])},
         },
         "calibration.json": {
             "documents": lambda c: of(lambda one: Calibration.parse(one).facts(), c["document"]),

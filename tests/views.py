@@ -5,15 +5,21 @@ Standard library and typedecide only: the checks run in Pyodide too.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import math
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from typedecide import metrics, systemone, wire_json
+from typedecide import batch_tables, metrics, systemone, wire_json
+from typedecide.batch import reject
 from typedecide.calibration import Calibration
 from typedecide.errors import TypedecideError
+from typedecide.inputs import InputError
 from typedecide.orderings import combine, rotate, unrotate
 from typedecide.packing import Suffix, ancestors, plan_runs
 from typedecide.pointer import PointerPrompt
@@ -213,6 +219,32 @@ def metric_view(function: str, arguments: list[Any]) -> Any:
     if function != "reliability":
         return to_json(found)
     return {"bins": [vars(one) for one in found], "calibration_error": metrics.calibration_error(found)}
+
+
+def table_view(name: str, content: bytes, text: str, keep: list[str]) -> Case:
+    """The rows of a file: number, text, what is copied; and the lines that rejected ones are told in."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        rows: list[Any] = []
+        rejects: list[str] = []
+        try:
+            for row in batch_tables.open_table(path, text, keep).rows():
+                if row.fault:
+                    rejects.append(batch_tables.to_json(reject(row)))
+                else:
+                    copied = (batch_tables.as_text(row.values.get(one)) or "" for one in keep)
+                    rows.append([row.number, row.values[text], *copied])
+        except InputError as error:
+            return {"refused": error.message.replace(f"{folder}/", "")}
+    return {"expect": {"rows": rows, "rejects": rejects}}
+
+
+def written(cells: list[str]) -> str:
+    """A line of CSV as results are written."""
+    file = io.StringIO(newline="")
+    csv.writer(file).writerow(cells)
+    return file.getvalue()
 
 
 def calibration_answer_view(document: Case, wire: Case, logits: list[float]) -> Case | None:
