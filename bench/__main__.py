@@ -18,6 +18,7 @@ from bench import (
     main_thread,
     memory,
     packing,
+    peers,
     shallow_quality,
     shared_check,
     speed,
@@ -27,6 +28,7 @@ from typedecide.errors import TypedecideError
 BENCHES = (
     *(shared_check, logit_cost, packing, speed, shallow_quality, flips, memory, main_thread, compat, faults),
     load,
+    peers,
 )
 
 SUITE: tuple[tuple[str, ...], ...] = (
@@ -42,6 +44,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
     ("faults",),
     ("load", "--device", "wasm", "--format", "int8"),
+    ("peers", "--resume", "build/peers.jsonl"),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
@@ -62,6 +65,7 @@ examples:
   python -m bench compat --device native --format int8
   python -m bench faults
   python -m bench load --mbits 50
+  python -m bench.peers.export && python -m bench peers --resume build/peers.jsonl
   python -m bench
 """
 

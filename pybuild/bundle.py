@@ -296,7 +296,7 @@ def _manifest(
         "default_format": next(iter(formats)),
         "formats": formats,
         "selftest": {"tolerance": TOLERANCE},
-        "runtime": {"ort": _package_version("onnxruntime-web"), "builds": builds},
+        "runtime": {"ort": npm.version("onnxruntime-web"), "builds": builds},
         "files": {},
     }
 
@@ -383,11 +383,6 @@ def _copy_runtime(folder: Path, name: str) -> dict[str, str]:
         "loader": f"vendor/ort/{stem}.mjs",
         "wasm": f"vendor/ort/{stem}.wasm.gzip",
     }
-
-
-def _package_version(name: str) -> str:
-    version: str = json.loads((npm.package(name) / "package.json").read_text("utf-8"))["version"]
-    return version
 
 
 # -- the command ---------------------------------------------------------------------------------------------

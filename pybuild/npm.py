@@ -90,6 +90,12 @@ def package(name: str, root: Path = ROOT) -> Path:
     return folder
 
 
+def version(name: str, root: Path = ROOT) -> str:
+    """The version of the installed npm package `name`."""
+    found: str = json.loads((package(name, root) / "package.json").read_text("utf-8"))["version"]
+    return found
+
+
 def _system_toolchain() -> Toolchain | None:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None or _number(node) < MINIMUM_NODE:
