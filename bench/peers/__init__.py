@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     args.format = args.format or "all"
     rows = choose(args, formats)
     bundles = {
-        STOCK: args.bundle or build(FOLDER / STOCK, str(stock_file()), formats),
+        STOCK: args.bundle or build(FOLDER / "-".join((STOCK, *formats)), str(stock_file()), formats),
         **({DECIDE: build(FOLDER / DECIDE)} if any(row.bundle == DECIDE for row in rows) else {}),
     }
     site.install_packages()
