@@ -177,7 +177,7 @@ def measure(rows: Sequence[Subject], plan: Plan, resume: Path | None = None) -> 
         playwright = stack.enter_context(sync_playwright())
         browsers = Browsers(playwright, link, folder, plan)
         digest = plan.digest(sorted(site.PAGE.iterdir()))
-        found: dict[Subject, list[dict[str, Any]]] = {row: [] for row in rows}
+        found: dict[str, list[dict[str, Any]]] = {row.key: [] for row in rows}
         for number in range(plan.rounds):
             for place, row in enumerate(rows):
                 key = f"{digest} {number} {row.key}"
@@ -188,9 +188,9 @@ def measure(rows: Sequence[Subject], plan: Plan, resume: Path | None = None) -> 
                         flush=True,
                     )
                     journal.add(key, browsers.turn(row, number))
-                found[row].append(journal[key])
+                found[row.key].append(journal[key])
         empty = browsers.empty_bytes()
-    table = [summary(row, turns) for row, turns in found.items()]
+    table = [summary(row, found[row.key]) for row in rows]
     compare(rows, table, found)
     left_out = [{**_blank(name, ""), "reason": reason} for name, reason in LEFT_OUT.items()]
     return {
@@ -309,7 +309,7 @@ def _blank(name: str, setting: str) -> dict[str, Any]:
 def compare(
     rows: Sequence[Subject],
     table: Sequence[dict[str, Any]],
-    found: Mapping[Subject, Sequence[Mapping[str, Any]]],
+    found: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> None:
     """Add to each row of the table that read the same prompts how far its probabilities are from ours."""
     ours = next((row for row in rows if row.bundle == STOCK and not row.debiased), None)
@@ -321,7 +321,7 @@ def compare(
             continue
         pairs = [
             pair
-            for mine, theirs in zip(found[ours], found[row], strict=True)
+            for mine, theirs in zip(found[ours.key], found[row.key], strict=True)
             for pair in zip(mine["answers"], theirs["answers"], strict=True)
         ]
         apart = [max(abs(a - b) for a, b in zip(one, other, strict=True)) for one, other in pairs]

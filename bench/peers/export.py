@@ -38,15 +38,20 @@ COMMAND = "python -m bench.peers.export"
 
 REQUIREMENTS = Path(__file__).with_name("exporter.txt")
 
-# The exporter's environment has none of this project's code, so what it runs is told to it on the command line.
-_INLINE = "import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])"
-_QUANTISE = """
-import sys
+# The exporter's environment has none of this project's code, so what it runs is told to it on the command line. Its
+# builder leaves the size of a head open, which transformers.js takes from the graph.
+_FINISH = """
+import sys, onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
-quantize_dynamic(
-    sys.argv[1], sys.argv[2], weight_type=QuantType.QUInt8,
-    extra_options={"EnableSubgraph": True, "MatMulConstBOnly": True},
-)
+source, size, target, quantise = sys.argv[1:]
+model = onnx.load(source)
+for value in (*model.graph.input, *model.graph.output):
+    if value.name.startswith(("past_key_values.", "present.")):
+        value.type.tensor_type.shape.dim[3].dim_value = int(size)
+onnx.save(model, target)
+if quantise == "True":
+    extra = {"EnableSubgraph": True, "MatMulConstBOnly": True}
+    quantize_dynamic(target, target, weight_type=QuantType.QUInt8, extra_options=extra)
 """
 
 
@@ -100,7 +105,8 @@ def export(out: Path = OUT, python: Path | None = None) -> Path:
     checkpoint, made = work / "checkpoint", work / "made"
     interpreter = python or _environment(out.with_name("exporter"))
     _say("writing the weights")
-    write_checkpoint(load_source(STOCK_MODEL), checkpoint)
+    source = load_source(STOCK_MODEL)
+    write_checkpoint(source, checkpoint)
     (made / "onnx").mkdir(parents=True)
     # Embedding and head are one matrix in this model, and in its fp32 file. Quantised, each has its own.
     for shared, name in ((True, "model"), (False, "model_quantized")):
@@ -118,8 +124,8 @@ def export(out: Path = OUT, python: Path | None = None) -> Path:
             work / "cache",
         ]
         _run(interpreter, *builder, "-p", "fp32", "-e", "cpu", "--extra_options", *options)
-        script = _INLINE if shared else _QUANTISE
-        _run(interpreter, "-c", script, built / "model.onnx", made / "onnx" / f"{name}.onnx")
+        target = made / "onnx" / f"{name}.onnx"
+        _run(interpreter, "-c", _FINISH, built / "model.onnx", source.config["head_dim"], target, not shared)
     for name in FILES[:3]:
         shutil.copy(checkpoint / name, made / name)
     shutil.rmtree(out, ignore_errors=True)
