@@ -61,9 +61,9 @@ class ExportError(TypedecideError):
     code = "EXPORT"
 
 
-def is_there(folder: Path = OUT) -> bool:
-    """Whether the folder holds a whole export."""
-    return all((folder / name).is_file() for name in FILES)
+def is_there() -> bool:
+    """Whether OUT holds a whole export."""
+    return all((OUT / name).is_file() for name in FILES)
 
 
 def write_checkpoint(source: Source, folder: Path) -> None:
