@@ -17,8 +17,8 @@ from tests.test_bench import check_result
 from typedecide.questions import Choice, Noul
 
 ROW = {
-    "name", "setting", "threads", "first_answer_ms", "all_answers_ms", "second_round_ms", "peak_bytes", "download_bytes",
-    "debiased", "probabilities", "flip_rate", "drift", "reason",
+    "name", "setting", "threads", "first_answer_ms", "all_answers_ms", "second_round_ms", "peak_bytes",
+    "download_bytes", "debiased", "probabilities", "flip_rate", "drift", "reason",
 }  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """What is compared: ours and what a user would pick instead, each with its settings.
 
-A subject opens in a page of the site (page/*.js). Settings are the fastest that were found for each: all cores; SIMD,
-which every build has; wllama without WebGPU, one slot, its own batch size and flash attention (both its defaults);
-transformers.js with the runtime's build for WASM alone.
+A subject opens in a page of the site (page/*.js). Each has what its makers offer for the CPU: threads, for which the
+page is cross-origin isolated (wllama would take half of the cores, transformers.js at most half of them up to four);
+SIMD; in wllama one slot, so that each prompt finds the one before, and its own defaults for batches, flash attention
+and an f16 cache; in transformers.js the runtime's build for WASM alone, logits of the last position only, and its 8-bit
+form, which is its default on WASM, beside fp32.
 """
 
 from __future__ import annotations
