@@ -44,7 +44,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
     ("faults",),
     ("load", "--device", "wasm", "--format", "int8"),
-    ("peers", "--resume", "build/peers.jsonl"),
+    ("peers",),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
