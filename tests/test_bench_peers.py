@@ -29,7 +29,18 @@ def test_ours_beside_wllama(
     monkeypatch.setattr(export, "OUT", tmp_path)
     chosen = ["fp32, letters, one order", "with prompt cache", "q8, whole"]
     journal = tmp_path / "journal"
-    arguments = ["peers", "--quick", "--bundle", str(dist_stock), "--format", "fp32", "--only", *chosen]
+    arguments = [
+        "peers",
+        "--quick",
+        "--threads",
+        "1",
+        "--bundle",
+        str(dist_stock),
+        "--format",
+        "fp32",
+        "--only",
+        *chosen,
+    ]
     assert main([*arguments, "--resume", str(journal), "--json", "-"]) == 0
     result = json.loads(capsys.readouterr().out)
     print(peers.summarise(result))
