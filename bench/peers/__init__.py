@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         **({DECIDE: build(FOLDER / DECIDE)} if any(row.bundle == DECIDE for row in rows) else {}),
     }
     site.install_packages()
-    site.write_site(FOLDER / "site", bundles)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     with PageEngine(bundles[STOCK], "wasm", formats[0]) as engine:
         facts = {**common.describe(NAME, engine), "format": args.format, "threads": None}
     state, questions = common.read_sample(bundles[STOCK])
@@ -112,7 +112,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         prompt=Prompt(PromptSpec.from_manifest(Bundle.open(bundles[STOCK]).manifest)),
         rounds=args.rounds or (QUICK_ROUNDS if args.quick else ROUNDS),
     )
-    result = {**facts, "peers": site.versions(), **measure(rows, plan, args.resume)}
+    # Beside what is linked into it: links do not go from one disk to another.
+    with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER) as folder:
+        site.write_site(Path(folder) / "site", bundles)
+        measured = measure(rows, plan, Path(folder), args.resume)
+    result = {**facts, "peers": site.versions(), **measured}
     path = common.publish(args, result, summarise(result))
     if path is not None:
         plot(result, path.with_suffix(".svg"))
@@ -165,14 +169,16 @@ class Plan:
         return found.hexdigest()[:12]
 
 
-def measure(rows: Sequence[Subject], plan: Plan, resume: Path | None = None) -> dict[str, Any]:
-    """All rounds of all rows, by turns; what is in the journal `resume` is not done again."""
+def measure(rows: Sequence[Subject], plan: Plan, folder: Path, resume: Path | None = None) -> dict[str, Any]:
+    """All rounds of all rows, by turns; what is in the journal `resume` is not done again.
+
+    `folder` holds the site, and what browsers keep.
+    """
     from playwright.sync_api import sync_playwright
 
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="typedecide-peers-")))
         journal = stack.enter_context(Journal(resume or folder / "journal"))
-        server = stack.enter_context(StaticServer(FOLDER / "site"))
+        server = stack.enter_context(StaticServer(folder / "site"))
         link = stack.enter_context(Link(server.port))
         playwright = stack.enter_context(sync_playwright())
         browsers = Browsers(playwright, link, folder, plan)

@@ -47,8 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def write_site(out: Path, bundles: dict[str, Path]) -> Path:
-    """Put together the folder `out`, anew. `bundles` are served under their names."""
-    shutil.rmtree(out, ignore_errors=True)
+    """Put together the folder `out`, a new one. `bundles` are served under their names."""
     shutil.copytree(PAGE, out)
     for name, files in PACKAGES.items():
         folder = npm.package(name, HERE)
