@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         rounds=args.rounds or (QUICK_ROUNDS if args.quick else ROUNDS),
     )
     # Beside what is linked into it: links do not go from one disk to another.
-    with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER) as folder:
+    with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER, ignore_cleanup_errors=True) as folder:
         site.write_site(Path(folder) / "site", bundles)
         measured = measure(rows, plan, Path(folder), args.resume)
     result = {**facts, "peers": site.versions(), **measured}
