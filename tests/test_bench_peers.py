@@ -43,7 +43,8 @@ def test_ours_beside_wllama(
     ]
     assert main([*arguments, "--resume", str(journal), "--json", "-"]) == 0
     result = json.loads(capsys.readouterr().out)
-    print(peers.summarise(result))
+    with capsys.disabled():
+        print(f"\n{peers.summarise(result)}")
     check_result(result)
     ours, wllama, absent, *left_out = result["rows"]
     assert all(set(row) >= ROW for row in result["rows"])
