@@ -18,6 +18,7 @@ from bench import (
     main_thread,
     memory,
     packing,
+    peers,
     report,
     shallow_quality,
     shared_check,
@@ -28,6 +29,7 @@ from typedecide.errors import TypedecideError
 BENCHES = (
     *(shared_check, logit_cost, packing, speed, shallow_quality, flips, memory, main_thread, compat, faults),
     load,
+    peers,
 )
 
 SUITE: tuple[tuple[str, ...], ...] = (
@@ -43,6 +45,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
     ("faults",),
     ("load", "--device", "wasm", "--format", "int8"),
+    ("peers",),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
@@ -63,6 +66,7 @@ examples:
   python -m bench compat --device native --format int8
   python -m bench faults
   python -m bench load --mbits 50
+  python -m bench.peers.export && python -m bench peers --resume build/peers.jsonl
   python -m bench
 """
 

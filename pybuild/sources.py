@@ -35,6 +35,7 @@ __all__ = [
     "cut",
     "load_export",
     "load_source",
+    "stock_file",
 ]
 
 STOCK_MODEL = "smollm2-135m-instruct"
@@ -100,7 +101,7 @@ def load_source(name_or_path: str) -> Source:
     """
     path = Path(name_or_path).expanduser()
     if name_or_path == STOCK_MODEL:
-        return _load_stock(_stock_file())
+        return _load_stock(stock_file())
     if name_or_path == DEFAULT_MODEL:
         return _load_adapted(MODELS / DEFAULT_MODEL)
     if name_or_path.endswith(".gguf"):
@@ -172,7 +173,7 @@ def cut(source: Source, layers: int) -> Source:
 # ---- the packaged stock model
 
 
-def _stock_file() -> Path:
+def stock_file() -> Path:
     """The packaged model's file, wherever it is; its content is not looked at here."""
     return _installed_file() or _downloaded_file()
 

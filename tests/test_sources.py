@@ -118,7 +118,7 @@ def test_stock_model_has_every_tensor_in_its_shape(stock: Source) -> None:
 
 def test_stock_model_weights_are_the_dequantised_file(stock: Source) -> None:
     """Q4_1 by its definition, d·q + m, read from the file's own bytes; Q rows in the order of halves."""
-    path = sources._stock_file()
+    path = sources.stock_file()
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     raw = tensors["blk.7.attn_q.weight"].data.reshape(-1, 20)
     scale, least = (raw[:, at : at + 2].copy().view(np.float16).astype(np.float32) for at in (0, 2))
@@ -202,7 +202,7 @@ def test_no_registry_says_what_to_do(cache: Path) -> None:
 
 def test_the_cached_file_is_used(cache: Path, stock: Source) -> None:
     cache.mkdir(parents=True)
-    (cache / sources._FILE).symlink_to(sources._stock_file())
+    (cache / sources._FILE).symlink_to(sources.stock_file())
     assert sources._load_stock(sources._downloaded_file()).origin == stock.origin
 
 
@@ -698,7 +698,7 @@ def control_texts(source: Source) -> list[str]:
 
 @memo
 def stock_control_texts(ids: tuple[int, ...]) -> list[str]:
-    found = gguf.GGUFReader(sources._stock_file()).fields["tokenizer.ggml.tokens"]
+    found = gguf.GGUFReader(sources.stock_file()).fields["tokenizer.ggml.tokens"]
     return [found.contents(id) for id in ids]
 
 

@@ -201,7 +201,7 @@ def lint() -> None:
         "mypy": [str(PYTHON), "-m", "mypy"],
         "tsc web": [node, tsc, "-p", "tsconfig.json"],
         "tsc tests": [node, tsc, "-p", "tests/js"],
-        "prettier": [node, prettier, "--check", "web", "tests/js", *apps],
+        "prettier": [node, prettier, "--check", "web", "tests/js", "bench/peers/page", *apps],
     }
     failed = []
     for name, command in checks.items():
