@@ -117,7 +117,7 @@ def test_samples_are_those_of_the_readme() -> None:
 @pytest.mark.parametrize("label", ["Answers as they come", "Time limit and errors"])
 def test_further_samples_run(tab: Page, label: str) -> None:
     tab.once("dialog", lambda dialog: dialog.accept())
-    tab.get_by_label("Sample").select_option(label=label)
+    tab.get_by_label("Sample", exact=True).select_option(label=label)
     tab.get_by_role("button", name="Run").click()
     expect(status(tab)).to_have_text(re.compile("^Done in "))
     printed = tab.get_by_role("log", name="Output").inner_text()
