@@ -32,7 +32,52 @@ def _decide(page: Any) -> None:
     page.wait_for_timeout(500)
 
 
-PREPARE: dict[str, Callable[[Any], None]] = {"decide": _decide}
+ROWS = """message,refund
+"The second parcel was charged too, please pay it back.",yes
+"Where do I find my invoices?",no
+"This is the third time! I want my money back today.",yes
+"Thank you, the new version works well.",no
+"Nobody answers, I am furious.",no
+"Please cancel order 4410 and refund it.",yes
+"How do I add a colleague to our plan?",no
+"You ruined our opening day. Unacceptable!",no
+"I paid twice, so please return 249 EUR.",yes
+"Do you ship to Norway?",no
+"""
+"""Invented messages with true answers to one question of the sample."""
+
+
+def _table(page: Any) -> None:
+    page.get_by_text("Or paste rows").click()
+    page.locator("#table-pasted").fill(ROWS)
+    page.get_by_role("button", name="Use these rows").click()
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator("#panel-table .run-status").filter(has_text="Done").wait_for()
+
+
+def _trust(page: Any) -> None:
+    page.locator("#trust-question").select_option("refund")
+    page.locator("#panel-trust .report").wait_for()
+
+
+def _proof(page: Any) -> None:
+    page.get_by_role("radio", name="Quick").check()
+    page.get_by_role("button", name="Measure", exact=True).click()
+    page.get_by_text("Measured in").first.wait_for()
+
+
+def _python(page: Any) -> None:
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("Done in").first.wait_for()
+
+
+PREPARE: dict[str, Callable[[Any], None]] = {
+    "decide": _decide,
+    "table": _table,
+    "trust": _trust,
+    "proof": _proof,
+    "python": _python,
+}
 """What is done in a tab before its picture is taken: by its name in the page's address."""
 
 
