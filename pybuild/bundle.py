@@ -113,7 +113,8 @@ def build(
         if from_onnx is None:
             model = _from_weights(source, formats, layers, context, force, shallow, anchor, steps)
         else:
-            model = _from_export(from_onnx, formats, layers, context, force, shallow, anchor, steps)
+            ours = {"--layers": layers, "--shallow": shallow, "--anchor": anchor}
+            model = _from_export(from_onnx, formats, context, force, ours, steps)
         wanted = model.formats if isinstance(model, StockBuild) else formats or (DEFAULT_FORMAT,)
         built = {name: model.format(name) for name in dict.fromkeys(wanted)}
         taken = _calibration(calibration, model, list(built))
@@ -127,15 +128,13 @@ def build(
 def _from_export(
     folder: Path,
     formats: Sequence[str] | None,
-    layers: int | None,
     context: int | None,
     force: bool,
-    shallow: int | Literal["auto"] | None,
-    anchor: str | None,
+    ours: Mapping[str, Any],
     steps: Steps,
 ) -> StockBuild:
-    """A community export; UnsupportedError for what only graphs of our own can do."""
-    for option, value in (("--layers", layers), ("--shallow", shallow), ("--anchor", anchor)):
+    """A community export; UnsupportedError where an option that only graphs of our own can follow has a value."""
+    for option, value in ours.items():
         if value is not None:
             raise UnsupportedError(
                 f"{option} is not for exports: their graphs are taken as they are", option=option, value=value

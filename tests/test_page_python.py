@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from bench.link import Link
 from pybuild import npm
+from tests.test_offline import visitor
 from typedecide.native import NativeEngine
 from typedecide.questions import Choice, Noul
 from typedecide.static_server import PAGE_HEADERS, StaticServer
@@ -22,18 +23,13 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "web" / "app" / "python" / "samples"
-WAIT_MS = 180_000
 
 
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One visitor for all tests: what was fetched is kept from test to test, as it is for a person."""
-    context = browser.new_context()
-    context.set_default_timeout(WAIT_MS)
-    expect.set_options(timeout=WAIT_MS)
-    yield context
-    context.close()
-    expect.set_options(timeout=5000)
+    with visitor(browser) as context:
+        yield context
 
 
 @pytest.fixture(scope="module")
