@@ -305,9 +305,10 @@ def test_request_that_waits_can_be_aborted_and_others_go_on(wasm: PageEngine) ->
           controller.abort();
           return [(await first).tokens, await waiting, (await last).kind];
         }""",
-        [STATE, {"type": "noul", "instructions": "Is it urgent?"}],
+        # Long, and new: it is still being read when the abort arrives, however late that is.
+        ["A text that no other test reads. " + STATE * 60, {"type": "noul", "instructions": "Is it urgent?"}],
     )
-    assert outcome[0] > 20 and outcome[1:] == ["ABORTED", "noul"]
+    assert outcome[0] > 1000 and outcome[1:] == ["ABORTED", "noul"]
 
 
 def test_closing_rejects_what_is_under_way(dist_fp32_4l: Path) -> None:

@@ -27,6 +27,9 @@ const CACHE = OURS + version;
 /** @type {Record<string, string>} */
 const HASHES = Object.assign({}, shell, used, ...Object.values(runtime));
 
+/** How often, and after how many milliseconds, a second window is looked for again. */
+const LEAVING = { tries: 10, ms: 50 };
+
 const HEADERS = {
   "Content-Security-Policy": policy,
   "Cross-Origin-Embedder-Policy": "require-corp",
@@ -37,7 +40,7 @@ const HEADERS = {
 
 worker.addEventListener("install", (event) => event.waitUntil(install()));
 worker.addEventListener("activate", (event) => event.waitUntil(activate()));
-worker.addEventListener("message", (event) => event.waitUntil(obey(event.data)));
+worker.addEventListener("message", (event) => event.waitUntil(obey(event.data, event.ports[0])));
 worker.addEventListener("fetch", (event) => {
   const path = event.request.method === "GET" ? pathOf(event.request.url) : null;
   if (path !== null && (path === MANIFEST || Object.hasOwn(HASHES, path))) event.respondWith(answer(path));
@@ -62,14 +65,24 @@ async function activate() {
 }
 
 /**
- * @param {{keep?: string, activate?: boolean}} message a build of the runtime to keep; or to take over from the service
- *   worker before, which only a page that is alone may ask for: another one would go on with files of two bundles
+ * @param {{keep?: string, alone?: boolean, activate?: boolean}} message a build of the runtime to keep; or whether the
+ *   page that asks is alone, answered through `port`; or to take over from the service worker before, which only a page
+ *   that is alone may ask for: another one would go on with files of two bundles
+ * @param {MessagePort} [port]
  */
-async function obey({ keep: build, activate: takeOver }) {
+async function obey({ keep: build, alone: asked, activate: takeOver }, port) {
   if (build !== undefined) await Promise.all(Object.keys(runtime[build] ?? {}).map((path) => keep(path)));
-  if (takeOver) {
+  if (asked) port?.postMessage(await alone());
+  if (takeOver) await worker.skipWaiting();
+}
+
+/** Whether no more than one window shows the page; one that is being left counts for a moment more. */
+async function alone() {
+  for (let tries = 1; ; tries++) {
     const windows = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
-    if (windows.filter(({ url }) => url.startsWith(scope)).length <= 1) await worker.skipWaiting();
+    if (windows.filter(({ url }) => url.startsWith(scope)).length <= 1) return true;
+    if (tries === LEAVING.tries) return false;
+    await new Promise((resolve) => setTimeout(resolve, LEAVING.ms));
   }
 }
 

@@ -6,6 +6,9 @@ const RELOADED = "typedecide-reloaded";
 /** Milliseconds that the page waits for its service worker to take over before it goes on without. */
 const PATIENCE = 30_000;
 
+/** Milliseconds that a service worker may take to answer. */
+const ANSWER_MS = 5000;
+
 /**
  * Call it before anything is loaded.
  * @returns {Promise<boolean>} whether the page is being loaded anew, so that nothing should be started in this one
@@ -21,9 +24,12 @@ export async function prepare() {
   } catch {
     return false; // no secure context, or the browser keeps no site data
   }
-  if (registration.waiting && container.controller) {
-    registration.waiting.postMessage({ activate: true });
-    if (await changed(container, registration.waiting, 2000)) return reload();
+  const { waiting } = registration;
+  if (waiting && container.controller && (await isAlone(waiting))) {
+    // Nothing is loaded before it took over: what is under way then would get no answer.
+    const taken = changed(container, waiting, PATIENCE);
+    waiting.postMessage({ activate: true });
+    if (await taken) return reload();
   }
   if (crossOriginIsolated) {
     sessionStorage.removeItem(RELOADED);
@@ -50,6 +56,20 @@ export async function keepRuntime(build) {
 function reload() {
   location.reload();
   return true;
+}
+
+/**
+ * Ask a service worker whether this page is alone; no answer means no.
+ * @param {ServiceWorker} worker
+ * @returns {Promise<boolean>}
+ */
+function isAlone(worker) {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    setTimeout(() => resolve(false), ANSWER_MS);
+    port1.onmessage = ({ data }) => resolve(data);
+    worker.postMessage({ alone: true }, [port2]);
+  });
 }
 
 /**
