@@ -246,11 +246,11 @@ class NativeModel(_Session):
     @contextmanager
     def stopping(self, aborted: Callable[[], bool] | None) -> Iterator[None]:
         """Inside, `check_wanted`, which each run begins with, raises AbortedError once `aborted` says True."""
-        self._aborted = aborted
+        before, self._aborted = self._aborted, aborted
         try:
             yield
         finally:
-            self._aborted = None
+            self._aborted = before
 
     def check_wanted(self) -> None:
         """AbortedError where nobody wants the results any more."""
