@@ -271,7 +271,7 @@ def test_a_refusal_of_the_gate_is_shown(
 ) -> None:
     monkeypatch.setattr(shallow, "MODELS", tmp_path)
     (tmp_path / "tiny-pointer-model").mkdir()
-    rows = (form(1, "bos", error=1), form(2, "instruction", error=0.4))
+    rows = (form(1, "bos", error=1), {**form(2, "instruction", error=0.4), "effect_error": 0.2})
     decided(dist_pointer, tmp_path / "tiny-pointer-model" / shallow.FILE, *rows)
     model = common.BUNDLES / "tiny-pointer-model"
     bundle = build(tmp_path / "dist", source=str(model), formats=("fp32",), quiet=True, shallow="auto")
