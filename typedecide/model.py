@@ -105,6 +105,11 @@ class Cache:
         """Memory taken, without what is borrowed."""
         return sum(array.nbytes for name, array in self.past.items() if name not in self.borrowed)
 
+    @property
+    def finite(self) -> bool:
+        """Whether all that is held are numbers."""
+        return all(bool(np.isfinite(array).all()) for array in self.past.values())
+
 
 @dataclass(frozen=True)
 class Totals:

@@ -419,10 +419,13 @@ class NativeEngine:
 
     def _distrust(self, state: _State, values: NDArray[np.float32]) -> IntegrityError:
         """The error for numbers that are none. What they were computed from may be as wrong: it is computed again."""
-        self.states.remove(state)
+        spoilt = [one for one in self.states.list() if one is state or not one.cache.finite]
+        for one in spoilt:
+            self.states.remove(one)
         self._blank_evidence = self._head_cache = None
-        if self._state is state:
-            self._state, self._dropped = None, state.text
+        current = self._state
+        if current is not None and any(one is current for one in spoilt):
+            self._state, self._dropped = None, current.text
         value = float(values[~np.isfinite(values)][0])
         return IntegrityError(f"the runtime gave {value} where a number was due", value=value)
 
