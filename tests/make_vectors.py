@@ -1412,12 +1412,14 @@ def wire_answers() -> Iterator[tuple[str, Case, str]]:
     debiased = {"orderings_used": 4, "flip_rate": 0.25}
     applied = {"calibration": {"temperature": 1.5}, "abstain": True}
     prior = {"prior": {"kind": "batch", "count": 9, "applied": True}}
+    shallow = {"x_shallow": {"k": 22, "anchor": "instruction", "agreement": None}}
     teams = choice({"10": "ten", "2": None, "x": ""})
     noul: Case = {"type": "noul", "criteria": "Urgent?"}
     levels = score([["a", 1], {"label": "b"}, "c"])
     for name, question, logits, more in (
         ("choice", teams, [0.5, 2.0, -1.0], debiased),
         ("calibrated choice", teams, [0.5, 2.0, -1.0], {**debiased, **applied}),
+        ("shallow choice", teams, [0.5, 2.0, -1.0], {**debiased, **shallow}),
         ("corrected choice", teams, [0.0, 0.0, 0.0], {**debiased, **prior}),
         ("noul", noul, [1.0, -1.0], debiased),
         ("calibrated noul", noul, [1.0, -1.0], {**debiased, **applied}),
@@ -1442,13 +1444,17 @@ def plain_errors() -> Iterator[tuple[str, Case]]:
         ("INVALID_STATE", {"value": 3}),
         ("TOO_LONG", {"tokens": 9000, "limit": 8192, "prefix": 3}),
         ("UNSUPPORTED", {"model": "other", "known": ["tiny"]}),
+        ("UNSUPPORTED", {"selfTest": []}),
         ("PREFIX_MISMATCH", {"position": 3, "prefix_token": 4, "full_token": None}),
         ("INTEGRITY", {"value": "NaN"}),
         ("DEVICE_LOST", {}),
         ("ABORTED", {}),
         ("NEWER", {"value": 1}),
     ):
-        yield code, {"code": code, "message": f"What {code} means.", "data": data}
+        yield (
+            f"{code} of {', '.join(data) or 'nothing'}",
+            {"code": code, "message": f"What {code} means.", "data": data},
+        )
 
 
 def model_infos() -> Iterator[tuple[str, Case]]:

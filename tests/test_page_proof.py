@@ -266,6 +266,22 @@ def test_a_shallow_model_is_exact_for_its_own_policy(
         expect(part).to_contain_text("passes them all")
 
 
+def test_a_refusal_of_the_gate_is_shown(
+    browser: Browser, dist_pointer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shallow, "MODELS", tmp_path)
+    (tmp_path / "tiny-pointer-model").mkdir()
+    rows = (form(1, "bos", error=1), {**form(2, "instruction", error=0.4), "effect_error": 0.2})
+    decided(dist_pointer, tmp_path / "tiny-pointer-model" / shallow.FILE, *rows)
+    model = common.BUNDLES / "tiny-pointer-model"
+    bundle = build(tmp_path / "dist", source=str(model), formats=("fp32",), quiet=True, shallow="auto")
+    with proof_page(browser, bundle) as page:
+        part = page.locator("#proof-shallow")
+        expect(part).to_contain_text("none of 2 shallow forms: the text goes through all layers")
+        expect(part).to_contain_text("2 layers, anchor instruction")
+        expect(part).to_contain_text("effect error up to 40.0%")
+
+
 def test_formats_are_compared_on_the_users_questions(
     browser: Browser, dist_pointer: Path, tmp_path: Path
 ) -> None:

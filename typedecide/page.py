@@ -9,7 +9,8 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -110,7 +111,8 @@ class PageEngine:
         calibration: a file, a document, False for none; None takes the bundle's own, where it has one.
 
     Errors that the page throws arrive as the Python errors of the same names. It works inside a running event
-    loop (a notebook) too: the browser is driven from a thread of its own.
+    loop (a notebook) too: the browser is driven from a thread of its own. Threads may share an engine: their calls run
+    one after another; `score` and `score_all` are about the text that was read last, whoever read it.
     """
 
     def __init__(
@@ -147,16 +149,22 @@ class PageEngine:
         self._aborted: Aborted | None = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
+        self._open = partial(self._start, device, software, on_progress, given)
+        self._gone = False
         try:
-            self._call(lambda: self._start(device, software, on_progress))
-            creation = {"url": f"{self._base}index.js", "options": given, "progress": on_progress is not None}
-            self._info: dict[str, Any] = self.evaluate(_CREATE, creation)
+            self._call(self._open)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, device: str, software: bool | None, on_progress: Progress | None) -> None:
-        """Start server, browser and a page of the bundle's own origin."""
+    def _start(
+        self,
+        device: str,
+        software: bool | None,
+        on_progress: Progress | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Start server, browser and a page of the bundle's own origin, and its engine."""
         try:
             from playwright.sync_api import sync_playwright
         except ImportError as error:
@@ -172,8 +180,12 @@ class PageEngine:
             headless=True,
         )
         self._stack.callback(browser.close)
+        self._gone = False
+        browser.on("disconnected", self._note_loss)
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
+        self._page.on("crash", self._note_loss)
+        self._page.on("close", self._note_loss)
         if on_progress is not None:
             # Wrapped, because Playwright sets attributes on what it is given, and not every callable takes them.
             self._page.expose_function("typedecideProgress", lambda event: on_progress(event))
@@ -182,6 +194,11 @@ class PageEngine:
         # Any file of the origin will do as a page: this one starts nothing by itself.
         self._page.goto(f"{self._base}{MANIFEST}")
         self._page.evaluate(_SETUP)
+        creation = {"url": f"{self._base}index.js", "options": options, "progress": on_progress is not None}
+        self._info: dict[str, Any] = self._ask(_CREATE, creation)
+
+    def _note_loss(self, _: object) -> None:
+        self._gone = True
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -219,8 +236,7 @@ class PageEngine:
             "options": javascript.options(orderings, options),
             "stream": on_answer is not None,
         }
-        self._tell = on_answer
-        done = self.evaluate(_SCORE_ALL, argument)
+        done = self.evaluate(_SCORE_ALL, argument, tell=on_answer)
         return ScoredAll(**javascript.cost(done), answers=tuple(map(javascript.debiased, done["answers"])))
 
     def decide(
@@ -244,8 +260,7 @@ class PageEngine:
             "stream": on_answer is not None,
             "pollMs": None if aborted is None else POLL_MS,
         }
-        self._tell, self._aborted = on_answer, aborted
-        done = self.evaluate(_DECIDE, argument)
+        done = self.evaluate(_DECIDE, argument, tell=on_answer, aborted=aborted)
         return javascript.decided(done, questions, done["answers"])
 
     def _take_answer(self, key: int | str, answer: Mapping[str, Any]) -> None:
@@ -258,17 +273,39 @@ class PageEngine:
         function = "(engine, { state, question, readout }) => engine.scoreFull(state, question, { readout })"
         return javascript.scored(self.evaluate(function, argument))
 
-    def evaluate(self, function: str, argument: object = None) -> Any:
+    def evaluate(
+        self,
+        function: str,
+        argument: object = None,
+        *,
+        tell: Callable[[Any, Debiased], None] | None = None,
+        aborted: Aborted | None = None,
+    ) -> Any:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
 
-        `argument` must be JSON.
+        `argument` must be JSON. Meanwhile `tell` gets what the page calls `typedecideAnswer` with, and `aborted` is
+        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way gets a
+        DeviceLostError, and the next one a new browser, which has read no text.
         """
+
+        def work() -> Any:
+            # On the browser's own thread: calls of other threads wait for this one, and have their own.
+            if self._gone:
+                with suppress(Exception):
+                    self._stack.close()
+                self._open()
+            self._tell, self._aborted = tell, aborted
+            return self._ask(function, argument)
+
+        return self._call(work)
+
+    def _ask(self, function: str, argument: object) -> Any:
+        """`evaluate`, on the browser's own thread."""
         source = (
             "(text) => globalThis.typedecide.guard(() =>"
             f" ({function})(globalThis.typedecide.engine, JSON.parse(text)))"
         )
-        text = json.dumps(argument)
-        outcome: dict[str, Any] = self._call(lambda: self._page.evaluate(source, text))
+        outcome: dict[str, Any] = self._page.evaluate(source, json.dumps(argument))
         if (error := outcome.get("error")) is not None:
             raise _revive(error)
         return outcome["ok"]

@@ -697,7 +697,14 @@ export const S = {
       loss: "Accuracy lost",
       data: "Measured on",
       gate: "Limits of the gate",
+      chosen: "Chosen by the gate",
+      nearest: "Least effect error",
     },
+    allLayers: "all",
+    /** @param {number} forms */
+    noneChosen: (forms) => `none of ${formatCount(forms)} shallow forms: the text goes through all layers`,
+    /** @param {{k: number, anchor: string}} form */
+    form: ({ k, anchor }) => `${formatCount(k)} layers, anchor ${anchor}`,
     /** @param {number} k @param {number} layers */
     layers: (k, layers) => `${formatCount(k)} of ${formatCount(layers)}`,
     notMeasured: "not measured",

@@ -28,12 +28,17 @@ import { EFFORTS, WAYS, flipWays } from "./measure.js";
 /** @typedef {{prompts: number, max: number, mean: number, flips: number, large: boolean}} Drift */
 /** @typedef {"effect_error" | "accuracy_loss" | "agreement"} Figure */
 /**
- * What the gate found of a shallow model.
+ * A shallow form of the model, as it was measured; `faults` are the limits of the gate that it does not meet.
+ * @typedef {Record<Figure, number> & {k: number, anchor: string, n: number, texts: number, faults: string[],
+ *   intervals: Record<Figure, [number, number] | null>}} Form
+ */
+/**
+ * What the gate found of the model's shallow forms; it chose none where none met its limits.
  * @typedef {object} Gate
  * @property {string} suite
  * @property {Record<Figure, number>} limits
- * @property {Record<Figure, number> & {n: number, texts: number, faults: string[],
- *   intervals: Record<Figure, [number, number] | null>}} row
+ * @property {{k: number, anchor: string} | null} chosen
+ * @property {Form[]} rows
  */
 
 const P = S.proof;
@@ -201,9 +206,11 @@ export class ProofView {
     const reference = format === "fp32" ? undefined : manifest.formats.fp32;
     this.compare.hidden = reference === undefined;
     if (reference) this.compare.textContent = P.compare(reference.bytes);
+    const { shallow_gate: gate } = manifest;
     const shallow = info?.shallow ?? null;
-    this.shallowPart.hidden = shallow === null;
-    if (shallow) this.shallow.replaceChildren(...shallowFacts(shallow, manifest.shallow_gate));
+    this.shallowPart.hidden = shallow === null && (info === null || gate === undefined);
+    if (shallow) this.shallow.replaceChildren(...shallowFacts(shallow, gate));
+    else if (gate) this.shallow.replaceChildren(...wholeFacts(gate));
   }
 
   /**
@@ -418,19 +425,40 @@ function axis(counts) {
  */
 function shallowFacts({ k, layers, anchor, agreement }, gate) {
   const facts = [fact(P.shallow.layers, P.layers(k, layers)), fact(P.shallow.anchor, anchor)];
-  if (!gate) {
+  const row = gate?.rows.find((form) => form.k === k && form.anchor === anchor);
+  if (!gate || !row) {
     const measured = agreement === null ? P.notMeasured : formatProbability(agreement);
     return [...facts, fact(P.shallow.agreement, measured, agreement)];
   }
-  const { row } = gate;
-  const measured = (/** @type {string} */ term, /** @type {Figure} */ name) =>
-    fact(term, P.withInterval(row[name], row.intervals[name]), row[name]);
+  return [...facts, ...formFacts(row, gate)];
+}
+
+/**
+ * Why the whole model is used: what the gate found of the form that came nearest to its limits.
+ * @param {Gate} gate
+ */
+function wholeFacts(gate) {
+  const nearest = gate.rows.reduce((best, form) => (form.effect_error < best.effect_error ? form : best));
   return [
-    ...facts,
+    fact(P.shallow.layers, P.allLayers),
+    fact(P.shallow.chosen, gate.chosen ? P.form(gate.chosen) : P.noneChosen(gate.rows.length)),
+    fact(P.shallow.nearest, P.form(nearest)),
+    ...formFacts(nearest, gate),
+  ];
+}
+
+/**
+ * @param {Form} form
+ * @param {Gate} gate
+ */
+function formFacts(form, gate) {
+  const measured = (/** @type {string} */ term, /** @type {Figure} */ name) =>
+    fact(term, P.withInterval(form[name], form.intervals[name]), form[name]);
+  return [
     measured(P.shallow.agreement, "agreement"),
     measured(P.shallow.effect, "effect_error"),
     measured(P.shallow.loss, "accuracy_loss"),
-    fact(P.shallow.data, P.gateData(row.n, row.texts, gate.suite)),
-    fact(P.shallow.gate, row.faults.length === 0 ? P.gatePassed : row.faults.join("; ")),
+    fact(P.shallow.data, P.gateData(form.n, form.texts, gate.suite)),
+    fact(P.shallow.gate, form.faults.length === 0 ? P.gatePassed : form.faults.join("; ")),
   ];
 }
