@@ -13,6 +13,7 @@ from bench import (
     compat,
     faults,
     flips,
+    limit,
     load,
     logit_cost,
     main_thread,
@@ -29,6 +30,7 @@ from typedecide.errors import TypedecideError
 BENCHES = (
     *(shared_check, logit_cost, packing, speed, shallow_quality, flips, memory, main_thread, compat, faults),
     load,
+    limit,
     peers,
 )
 
@@ -45,6 +47,7 @@ SUITE: tuple[tuple[str, ...], ...] = (
     ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
     ("faults",),
     ("load", "--device", "wasm", "--format", "int8"),
+    ("limit", "--device", "wasm", "--format", "fp32"),
     ("peers",),
 )
 """What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
@@ -66,6 +69,7 @@ examples:
   python -m bench compat --device native --format int8
   python -m bench faults
   python -m bench load --mbits 50
+  python -m bench limit --device wasm --format fp32
   python -m bench.peers.export && python -m bench peers --resume build/peers.jsonl
   python -m bench
 """

@@ -687,7 +687,7 @@ def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
     yield "joined: the tail's tokens are a branch of another suffix", [joined, {"ids": [8, 9, 30, 31]}], 99
     yield "joined: exactly the budget", [{"ids": [8]}, joined], 9
     yield "joined: one token less", [{"ids": [8]}, joined], 8
-    yield "joined: taken back, then in a run of its own", [joined, {**joined, "ids": [8]}, joined], 12
+    yield "joined: counted, then in a run of its own", [joined, {**joined, "ids": [8]}, joined], 12
     yield "joined: an empty branch", [{**stem, "branches": [[20], []], **tail}], 99
     yield "joined: no tail", [{"ids": [5]}, {**stem, "branches": [[20]]}], 99
     yield "joined: no branches", [{**stem, **tail}], 99

@@ -57,6 +57,16 @@ def test_info_and_progress(engine: PageEngine, events: list[Mapping[str, Any]]) 
     phases = [event["phase"] for event in events]
     assert phases[0] == "manifest" and phases[-1] == "ready" and "download" in phases and "selftest" in phases
     assert any(event.get("totalBytes") for event in events)
+    steps = info["timings"]
+    assert set(steps) == {"manifest", "tokenizer", "runtime", "compile", "weights", "session", "selftest"}
+    assert all(0 <= span["from"] <= span["to"] <= info["loadMs"] for span in steps.values())
+    # The runtime starts while the weights come; the session waits for both.
+    assert (
+        steps["compile"]["from"] < steps["weights"]["to"]
+        and steps["weights"]["from"] < steps["compile"]["to"]
+    )
+    assert max(steps["compile"]["to"], steps["weights"]["to"]) <= steps["session"]["from"]
+    assert steps["session"]["to"] <= steps["selftest"]["from"]
     assert engine.browser_version.split(".")[0].isdecimal()
 
 

@@ -5,6 +5,7 @@
  */
 
 import { Calibrator } from "./calibration.js";
+import { Clock } from "./clock.js";
 import { get } from "./download.js";
 import { tokenBytes, turn } from "./engine.js";
 import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
@@ -108,13 +109,10 @@ export class Decider {
    * @param {AbortSignal} signal
    */
   static async load(settings, onProgress, signal) {
-    const began = performance.now();
+    const clock = new Clock();
     onProgress({ phase: "manifest", message: "Reading the manifest" });
-    const store = await Store.open(new URL(settings.bundle), {
-      weights: new URL(settings.weights),
-      keep: settings.keepWeights,
-      signal,
-    });
+    const place = { weights: new URL(settings.weights), keep: settings.keepWeights, signal };
+    const store = await clock.during("manifest", () => Store.open(new URL(settings.bundle), place));
     const { manifest } = store;
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
@@ -125,14 +123,17 @@ export class Decider {
     }
     const shallow = shallowOf(manifest);
     const calibrator = new Calibrator(await readCalibration(settings.calibration, signal), manifest, format);
-    const tokenizer = await loadTokenizer(store);
-    const started = await start(store, {
+    const spec = await store.text(manifest.tokenizer);
+    const starting = start(store, {
       ...settings,
       format,
+      clock,
       signal,
       report: (phase, message, file, loadedBytes, totalBytes) =>
         onProgress(/** @type {Progress} */ ({ phase, message, file, loadedBytes, totalBytes })),
     });
+    const making = clock.during("tokenizer", () => makeTokenizer(store, spec));
+    const [started, tokenizer] = await Promise.all([starting, making]);
     await store.prune();
     const info = {
       model: manifest.model,
@@ -151,7 +152,8 @@ export class Decider {
       shallow: shallow && { layers: started.engine.shape.layers, ...shallow },
       tokenBytes: tokenBytes(started.engine.kept),
       storage: store.storage,
-      loadMs: performance.now() - began,
+      loadMs: clock.ms,
+      timings: /** @type {import("./types.js").Timings} */ (clock.steps),
     };
     onProgress({ phase: "ready", message: "Ready" });
     const { engine, gpu } = started;
@@ -561,11 +563,11 @@ async function readCalibration(given, signal) {
 
 /**
  * @param {Store} store
+ * @param {string} spec JSON
  * @returns {Promise<import("./prompt.js").Tokenizer>}
  */
-async function loadTokenizer(store) {
-  const spec = JSON.parse(await store.text(store.manifest.tokenizer));
+async function makeTokenizer(store, spec) {
   const { Tokenizer } = await importModule(store.url("vendor/tokenizers/tokenizers.min.mjs"));
-  const tokenizer = new Tokenizer(spec, {});
+  const tokenizer = new Tokenizer(JSON.parse(spec), {});
   return { encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids };
 }

@@ -161,17 +161,6 @@ export class Store {
   }
 
   /**
-   * A gzip file's content; the compressed bytes are what is verified.
-   * @param {string} path
-   * @param {OnBytes} [onBytes]
-   */
-  async gunzip(path, onBytes) {
-    const packed = await this.bytes(path, onBytes);
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
-  }
-
-  /**
    * Data files put together from their shards, each shard verified; downloaded in parallel.
    * @param {DataFile[]} files
    * @param {OnBytes} onBytes called with the shard, and the bytes of all data files

@@ -87,6 +87,16 @@ export {};
  */
 
 /**
+ * When the steps of a load ran, in milliseconds since it began. They overlap: files come while the runtime starts.
+ *
+ * `manifest`: what the bundle has; `tokenizer`: made of its file; `runtime`: the files of ONNX Runtime Web; `compile`: its
+ * WebAssembly unpacked, compiled and started; `weights`: fetched or read, and checked; `session`: the graph made ready with
+ * them; `selftest`: compared with golden values. Of the last five, those of the candidate that was chosen.
+ * @typedef {Record<"manifest" | "tokenizer" | "runtime" | "compile" | "weights" | "session" | "selftest",
+ *   import("./clock.js").Span>} Timings
+ */
+
+/**
  * Where the bytes of a load came from, and whether the next one finds them in the browser.
  * @typedef {object} Storage
  * @property {boolean} kept
@@ -120,4 +130,5 @@ export {};
  * @property {number} tokenBytes memory that one token of a text takes while it is kept
  * @property {Storage} storage where the weights came from, and whether they are kept
  * @property {number} loadMs
+ * @property {Timings} timings what took how long of it
  */
