@@ -256,13 +256,13 @@ export class ProofView {
  * @param {...HTMLElement} content
  */
 function part(id, heading, hint, ...content) {
-  const names = { title: `proof-title-${id}`, part: `proof-${id}` };
+  const names = { heading: `proof-title-${id}`, part: `proof-${id}` };
   const about = typeof hint === "string" ? h("p", { class: "hint" }, hint) : hint;
   if (heading === null) return h("div", { class: "proof-part", id: names.part }, about, ...content);
   return h(
     "section",
-    { class: "proof-part", id: names.part, "aria-labelledby": names.title },
-    h("h3", { id: names.title }, heading),
+    { class: "proof-part", id: names.part, "aria-labelledby": names.heading },
+    h("h3", { id: names.heading }, heading),
     about,
     ...content,
   );
