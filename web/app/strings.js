@@ -104,15 +104,15 @@ export const S = {
   readings: {
     compared: {
       label: "Trained comparison",
-      hint: "Compares each option with the answer. Options are read side by side, so they have no order. For models tuned for it.",
+      hint: "Compares each option with the answer, side by side, so they have no order. For models tuned for it.",
     },
     texts: {
       label: "Option texts",
-      hint: "Weighs each option's own name as the answer. No list, so no order; descriptions are not read. Best for small models that are not tuned.",
+      hint: "Weighs each option's own name as the answer: no list, no order, no descriptions. For small models not tuned.",
     },
     orders: {
       label: "Letters, several orders",
-      hint: "Lists the options under letters, in up to four orders, and pools the answers: small models favour places in a list.",
+      hint: "Lists the options under letters in up to four orders and pools them: small models favour places in a list.",
     },
     order: {
       label: "Letters, one order",
@@ -167,8 +167,6 @@ export const S = {
   verdicts: { chosen: "chosen", rejected: "rejected", unavailable: "unavailable", "not tried": "not tried" },
   candidatesHeading: "Candidates, in the order tried",
   candidatesHint: "Each runs prompts whose right answer is known. The first that agrees is used.",
-  /** @param {number} error */
-  maxError: (error) => `largest error ${error.toExponential(1)}`,
   switchDevice: "Load again on:",
   switchTargets: { auto: "the best that works", webgpu: "WebGPU", wasm: "WebAssembly" },
 
@@ -237,6 +235,10 @@ export const S = {
     /** @param {string} what */
     undoNamed: (what) => `Undo: ${what}`,
     undone: "Undone",
+    redo: "Redo",
+    /** @param {string} what */
+    redoNamed: (what) => `Redo: ${what}`,
+    redone: "Done again",
     untitled: "New question",
     tools: { up: "Move up", down: "Move down", copy: "Duplicate", edit: "Edit", remove: "Delete" },
     /** @param {string} question */
@@ -299,6 +301,14 @@ export const S = {
     flipsHint: "Flip rate: the share of the orders that were read whose own answer is another one.",
     orderFree: "no order to flip",
     orderFreeHint: "Options were not read as a list, so their order cannot change the answer.",
+    abstains: "abstains",
+    abstainsHint: "its probability is not above the threshold of the calibration, so better ask a person",
+    approximate: "approximate",
+    /** @param {{k: number, anchor: string, agreement: number | null}} shallow */
+    approximateHint: ({ k, anchor, agreement }) =>
+      `only the first ${formatCount(k)} layers read the text (anchor: ${anchor}); agreement with the whole model: ${
+        agreement === null ? "not measured" : formatProbability(agreement)
+      }`,
     optionsRegion: "Options and their probabilities",
 
     stats: {
@@ -349,6 +359,7 @@ export const S = {
         count === 1 ? "Not used, because of one fault:" : `Not used, because of ${count} faults:`,
       /** @param {string} reason */
       notText: (reason) => `This is not a text in UTF-8. ${reason}`,
+      noQuestions: "There must be an object of questions by id.",
     },
 
     readingText: "Reading the text …",
@@ -402,6 +413,13 @@ export const S = {
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",
+    strayReturn: "a carriage return stands outside of quotes",
+    /** @param {string} column */
+    columnTwice: (column) =>
+      `Two columns of the result would have the name '${column}': choose other ids, or copy other columns.`,
+    /** @param {number} row */
+    rowDone: (row) => `row ${row} is done already`,
+    otherModel: "The rows that are done were answered by another model, or on another device.",
     command: "The same on the command line",
     commandHint:
       "With questions.json from Decide, this writes the same file, byte for byte. Without --engine page it is faster, and probabilities differ by some millionths.",
@@ -490,6 +508,11 @@ export const S = {
     /** @param {number} row @param {string} label */
     unknownOne: (row, label) => `row ${row} “${label}”`,
     few: "With fewer than 100 true answers all of this is rough.",
+    /** @param {number} found @param {number} wanted */
+    wrongCount: (found, wanted) =>
+      `There are ${found} labels for ${wanted} rows: give one for each row, or a table with a column "row".`,
+    /** @param {string} name of the file @param {string} id of the question */
+    noLabels: (name, id) => `${name}: no column is named "${id}", "label" or "gold".`,
 
     figures: {
       accuracy: "Accuracy",
@@ -554,6 +577,7 @@ export const S = {
     copy: "Copy JSON",
     exportHint: "The figures, the device and the ids of the questions; neither the text nor what was asked.",
     copied: "The figures were copied",
+    notCopied: "The browser did not let the page copy: download them instead",
     idle: "Not measured yet",
     waitingForModel: "Measures as soon as the model is ready",
     noQuestions: "There is no question that can be asked: write one on the Decide tab",
@@ -743,6 +767,7 @@ export const S = {
       curl: "For any language that speaks HTTP. The server runs on your machine and reads answers in the bundle's own way.",
     },
     region: "Source text",
+    values: { text: "The text, as source text", questions: "The questions, as source text" },
     copy: "Copy",
     copied: "Copied",
     notCopied: "The browser did not let the page copy. The text is selected: copy it yourself.",
@@ -768,6 +793,8 @@ export const S = {
     /** @param {string} version */
     ready: (version) => `Python ${version} is ready.`,
     noStart: "Python could not be started.",
+    /** @param {string} url */
+    noWorker: (url) => `${url}: the worker cannot be loaded`,
     running: "Running …",
     stopping: "Stopping …",
     restarted: "Python did not stop and was started anew: all names are gone.\n",

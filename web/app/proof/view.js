@@ -175,10 +175,15 @@ export class ProofView {
 
   /** @param {string} text @param {number} fraction */
   setProgress(text, fraction) {
-    this.status.textContent = text;
+    this.setStatus(text);
     this.bar.setAttribute("aria-valuenow", String(Math.floor(fraction * 100)));
     this.bar.setAttribute("aria-valuetext", text);
     setBar(this.fill, fraction);
+  }
+
+  /** @param {string} text beside the buttons */
+  setStatus(text) {
+    this.status.textContent = text;
   }
 
   /** @param {string} text what the figures are about */
@@ -194,7 +199,7 @@ export class ProofView {
   showBundle(manifest, info) {
     const format = info?.format ?? manifest.default_format;
     const { drift } = manifest.formats[format];
-    this.selfTest.replaceChildren(...(info ? [candidates(info.selfTest)] : []));
+    this.selfTest.replaceChildren(...(info ? [runsOn(info), candidates(info.selfTest)] : []));
     this.driftHint.textContent = P.driftHint(format);
     this.drift.replaceChildren(
       fact(P.drift.format, drift.large ? `${format}, ${P.lossy}` : format),
@@ -258,13 +263,13 @@ export class ProofView {
  * @param {...HTMLElement} content
  */
 function part(id, heading, hint, ...content) {
-  const names = { title: `proof-title-${id}`, part: `proof-${id}` };
+  const names = { heading: `proof-title-${id}`, part: `proof-${id}` };
   const about = typeof hint === "string" ? h("p", { class: "hint" }, hint) : hint;
   if (heading === null) return h("div", { class: "proof-part", id: names.part }, about, ...content);
   return h(
     "section",
-    { class: "proof-part", id: names.part, "aria-labelledby": names.title },
-    h("h3", { id: names.title }, heading),
+    { class: "proof-part", id: names.part, "aria-labelledby": names.heading },
+    h("h3", { id: names.heading }, heading),
     about,
     ...content,
   );
@@ -279,6 +284,22 @@ function wide(element) {
 /** @param {string} term @param {string} text @param {number | null} [value] */
 function fact(term, text, value) {
   return h("div", {}, h("dt", {}, term), h("dd", { "data-value": value }, text));
+}
+
+/**
+ * What the candidate that was chosen runs on.
+ * @param {Info} info
+ */
+function runsOn({ device, adapter, format, threads, ort }) {
+  const { facts } = S;
+  return h(
+    "dl",
+    { class: "facts" },
+    fact(facts.device, S.devices[device]),
+    device === "webgpu" ? fact(facts.adapter, adapter ?? S.none) : fact(facts.threads, formatCount(threads)),
+    fact(facts.format, format),
+    fact(facts.runtime, `${ort.version} (${ort.build})`),
+  );
 }
 
 /** @param {Check} check */

@@ -3,6 +3,7 @@
 
 import { TypedecideError } from "../../errors.js";
 import { lend } from "../../port.js";
+import { S } from "../strings.js";
 
 /** @typedef {import("../../index.js").Engine} Engine */
 /** @typedef {"done" | "failed" | "stopped"} Ending */
@@ -110,7 +111,7 @@ export class Console {
       worker.addEventListener("message", ({ data }) => this.#receive(worker, data, resolve));
       worker.addEventListener("error", (event) => {
         event.preventDefault();
-        reject(new Error(event.message || `${PYODIDE.href}: the worker cannot be loaded`));
+        reject(new Error(event.message || S.python.noWorker(PYODIDE.href)));
       });
       const session = new URL("./session.py", import.meta.url).href;
       worker.postMessage({ start: { pyodide: PYODIDE.href, session, interrupt: shared } });

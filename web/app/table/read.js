@@ -4,6 +4,7 @@
 
 import { TypedecideError } from "../../errors.js";
 import { parse } from "../../wire_json.js";
+import { S } from "../strings.js";
 import { decode, byteOf } from "./decode.js";
 import { InputError } from "./errors.js";
 import { jsonText } from "./format.js";
@@ -134,9 +135,7 @@ function withoutReturn(cells, line) {
 function faultOf(line, separator, errors) {
   if (errors[0]?.code === "MissingQuotes") return "a quote is never closed";
   if (rowOf(separator, "\\r").test(line)) return null;
-  return rowOf(separator, "").test(line)
-    ? "a carriage return stands outside of quotes"
-    : "text follows a closing quote";
+  return rowOf(separator, "").test(line) ? S.table.strayReturn : "text follows a closing quote";
 }
 
 /** @param {string} separator @param {string} unquoted what else cells without quotes must not hold */

@@ -4,6 +4,7 @@
 import { parseQuestions } from "../../questions.js";
 import { errorCode } from "../failure.js";
 import { READINGS, readingFor } from "../readings.js";
+import { S } from "../strings.js";
 import { OtherModelError } from "./errors.js";
 import * as kept from "./kept.js";
 import { readFile } from "./reader.js";
@@ -198,8 +199,7 @@ export class Session extends EventTarget {
    */
   #require(identity) {
     if (this.#engine !== "" && this.#engine !== identity) {
-      const message = "The rows that are done were answered by another model, or on another device.";
-      throw new OtherModelError(message, { before: this.#engine, now: identity });
+      throw new OtherModelError(S.table.otherModel, { before: this.#engine, now: identity });
     }
     this.#engine = identity;
   }
