@@ -15,7 +15,7 @@ import pytest
 
 from bench import device
 from bench.device import libraries, package
-from bench.device.__main__ import DeviceError, check_adapter
+from bench.device.__main__ import DeviceError, check_adapter, main
 from bench.device.parts import MINUTES, SHALLOW, Part, budget, parts, run_one, run_parts
 from bench.report import report
 from pybuild.sources import DEFAULT_MODEL
@@ -114,6 +114,11 @@ def test_the_program_behind_a_launcher(tmp_path: Path) -> None:
     assert package.browser_program(Path(sys.executable)) == Path(sys.executable).resolve()
     with pytest.raises(package.PackageError, match=r"ends in \.tar"):
         package.pack(tmp_path / "package.zip", tiny=True)
+
+
+def test_a_checkout_is_no_package(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["run", "--results", str(tmp_path)]) == 1
+    assert "this is no unpacked package" in capsys.readouterr().err
 
 
 def test_wrong_arguments_show_how_it_is_called() -> None:

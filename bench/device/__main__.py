@@ -92,8 +92,7 @@ def _command(args: argparse.Namespace) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run the parts in what device.sh has unpacked, and write what they were."""
     began = args.began or time.time()
-    plan = json.loads((common.ROOT / PLAN).read_bytes())
-    _check_machine(plan)
+    plan = _plan()
     prepare_browser(plan["browser"])
     chosen = parts(plan["model"])
     print(f"unpacked after {time.time() - began:.0f} s", flush=True)
@@ -127,13 +126,20 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(part["status"] == "done" for part in done) else 1
 
 
-def _check_machine(plan: Mapping[str, str]) -> None:
-    """PackageError where the package is for another kind of machine."""
+def _plan() -> dict[str, str]:
+    """What is in the package; PackageError where there is none, or one for another kind of machine."""
+    file = common.ROOT / PLAN
+    if not file.is_file():
+        raise PackageError(
+            "this is no unpacked package: `sh device.sh run FILE RESULTS` unpacks one and runs it"
+        )
+    plan: dict[str, str] = json.loads(file.read_bytes())
     here, there = (sys.platform, platform.machine()), (plan["system"], plan["machine"])
     if here != there:
         raise PackageError(
             f"the package is for {' '.join(there)}, this machine is {' '.join(here)}", machine=here
         )
+    return plan
 
 
 def prepare_browser(name: str) -> None:
@@ -175,8 +181,8 @@ def check_adapter(adapter: Mapping[str, Any] | None, allow_software: bool) -> No
     if adapter is None:
         raise DeviceError(
             "WebGPU finds no adapter here. Is the GPU's Vulkan driver installed? `vulkaninfo --summary` should list the"
-            " GPU; where the driver's own description lies elsewhere, VK_DRIVER_FILES names it"
-            " (/…/nvidia_icd.json)."
+            " GPU. Where the driver's description (such as nvidia_icd.json) lies in an unusual place, VK_DRIVER_FILES"
+            " names it; a container must be given the driver's graphics part (NVIDIA_DRIVER_CAPABILITIES=all)."
         )
     if not allow_software and (adapter["fallback"] or any(name in adapter["name"] for name in SOFTWARE)):
         raise DeviceError(
