@@ -29,7 +29,6 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.json"
 PYODIDE_PYTHON = "3.14"
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
-EVALUATED = ("smollm2-135m-instruct", "smollm2-135m-decide")
 LOCKED_EXTRAS = ("native", "page", "serve", "build", "test")
 
 
@@ -163,15 +162,7 @@ def demo(serve_after: bool, serve_arguments: Sequence[str]) -> None:
 
 def evaluate(arguments: Sequence[str]) -> None:
     """Measure the stock model and the default one, tuned from it, on held-out data: table, report and results."""
-    models = [part for name in EVALUATED for part in ("--model", name)]
-    out = {
-        "--limit": "50",
-        "--resume": "build/evaluate/heldout.log.jsonl",
-        "--report": "build/evaluate/heldout.html",
-        "--json": "bench/results/heldout.json",
-    }
-    given = [part for pair in out.items() for part in pair]
-    run_python("-m", "typedecide", "evaluate", "--suite", "heldout", *models, *given, *arguments)
+    run_python("-m", "bench.heldout", *arguments)
     run_python("-m", "bench.report")
 
 

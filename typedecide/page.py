@@ -6,7 +6,6 @@ Knows the page's API and Playwright; knows no tensors and no prompts. Needs the 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from typedecide import javascript
 from typedecide.bundle import MANIFEST, Bundle
 from typedecide.calibration import Given
-from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
+from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, gpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
 from typedecide.inputs import read_json
 from typedecide.options import Options
@@ -175,7 +174,7 @@ class PageEngine:
         playwright = self._stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=find_chromium(),
-            args=[*LAUNCH_ARGS, *_gpu_args(device, software)],
+            args=[*LAUNCH_ARGS, *gpu_args(device, software)],
             chromium_sandbox=SANDBOX,
             headless=True,
         )
@@ -338,21 +337,6 @@ class PageEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _gpu_args(device: str, software: bool | None) -> tuple[str, ...]:
-    if device == "wasm":
-        return ()
-    if software is None:
-        software = device == "webgpu" and not _has_gpu()
-    return webgpu_args(software) if software or _has_gpu() else ()
-
-
-def _has_gpu() -> bool:
-    """Whether this machine has a GPU that a browser could use, as far as its device files tell."""
-    if sys.platform != "linux":
-        return True
-    return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
 
 
 def _revive(error: Mapping[str, Any]) -> TypedecideError:

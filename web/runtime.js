@@ -178,13 +178,14 @@ function failed(trial) {
 }
 
 /**
- * Largest difference between the engine's logits and the golden ones; stops at the first wrong case.
+ * Largest difference between the engine's logits and the golden ones; stops at the first wrong case. Benchmarks run it
+ * on candidates that it would not let through.
  * @param {Engine} engine
  * @param {Format} format
  * @param {number} tolerance
  * @param {AbortSignal} [signal]
  */
-async function selfTest(engine, format, tolerance, signal) {
+export async function selfTest(engine, format, tolerance, signal) {
   let worst = 0;
   let told = "";
   /** @type {import("./engine.js").Cache | null} */
