@@ -286,18 +286,17 @@ function copied(op, args) {
  * @returns {(string | number)[]}
  */
 function uncloneable(value, above) {
-  if (typeof value !== "object" || value === null || above.has(value)) return [];
+  if (typeof value !== "object" || value === null) return [];
+  const here = new Set([...above, value]);
   const keys = value instanceof Map ? [...value.keys()] : Object.keys(value);
   for (const key of keys) {
     let part;
     try {
       part = value instanceof Map ? value.get(key) : Reflect.get(value, key);
+      if (here.has(part)) continue;
       structuredClone(part);
     } catch {
-      return [
-        Array.isArray(value) ? Number(key) : String(key),
-        ...uncloneable(part, new Set([...above, value])),
-      ];
+      return [Array.isArray(value) ? Number(key) : String(key), ...uncloneable(part, here)];
     }
   }
   return [];
