@@ -14,7 +14,7 @@ import pytest
 from tests import make_decide_vectors
 from tests.make_decide_vectors import ASKED, QUESTIONS, STATES
 from tests.make_vectors import FOLDER
-from typedecide.errors import InvalidQuestionError, UnsupportedError
+from typedecide.errors import InvalidQuestionError, InvalidStateError, TooLongError, UnsupportedError
 from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
 from typedecide.prior import MIN_STATES, Prior
@@ -311,6 +311,21 @@ def test_what_are_no_questions(page_engine: PageEngine) -> None:
         "all_of_a_text": ["INVALID_QUESTION", []],
         "all_of_holes": ["INVALID_QUESTION", [1]],
     }
+
+
+def test_a_decision_that_fails_leaves_the_text_before(native: NativeEngine) -> None:
+    native.release()
+    native.prefill(STATES[0])
+    right = native.score(PARSED["queue"], readout="labels").answer
+    with pytest.raises(TooLongError):
+        # The text is read before the question turns out to be too long.
+        native.decide(STATES[2], {"long": Noul("why " * 9000)})
+    assert native.score(PARSED["queue"], readout="labels").answer == right
+    native.release()
+    with pytest.raises(TooLongError):
+        native.decide(STATES[2], {"long": Noul("why " * 9000)})
+    with pytest.raises(InvalidStateError):
+        native.score(PARSED["queue"])
 
 
 # -- options --------------------------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ function addressed(given) {
 }
 
 /**
- * A loaded model. Calls are answered in the order they are made. Should the worker end or the GPU device be lost, the
- * engine loads itself again, and calls under way are still answered; a call that this happens to twice fails with
- * `DEVICE_LOST`.
+ * A loaded model. Calls are answered in the order they are made; what they are given is copied at once. Should the worker
+ * end, or the GPU device be lost, run out of memory or refuse work, the engine loads itself again, and calls under way are
+ * still answered; a call that this happens to twice fails with `DEVICE_LOST`.
  */
 export class Engine {
   #channel;
