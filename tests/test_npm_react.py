@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from pybuild import npm
 from tests import programs
@@ -57,6 +57,18 @@ function App() {
 createRoot(document.getElementById("root")).render(<App />);
 console.log = (...said) => document.body.append(Object.assign(document.createElement("pre"), { textContent: said[1] }));
 await import("./decide.mjs");
+"""
+LEAVING = """
+import { createRoot } from "react-dom/client";
+import { useDecider } from "typedecide/react";
+const root = createRoot(document.getElementById("root"));
+function Keep() {
+  const { decide } = useDecider({ bundle: "%stypedecide/" });
+  globalThis.ask = (text, questions) => decide(text, questions).then(({ answers }) => Object.keys(answers));
+  return null;
+}
+globalThis.leave = () => root.unmount();
+root.render(<Keep />);
 """
 SSR = """
 import { createElement } from "react";
@@ -176,7 +188,8 @@ def test_a_load_that_failed_is_shown_and_can_be_tried_again(page: Page, built: P
         page.context.route(manifest, lambda route: route.fulfill(status=503))
         page.goto(f"{origin(server)}{BASE}")
         first = ticket(page, "first")
-        expect(first.get_by_role("alert")).to_contain_text("HTTP 503")
+        # A server may come back: it is asked for some seconds.
+        expect(first.get_by_role("alert")).to_contain_text("HTTP 503", timeout=LOAD_MS)
         expect(first.get_by_role("status")).to_have_text("error")
         page.context.unroute(manifest)
         first.get_by_role("button", name="Try again").click()
@@ -263,6 +276,38 @@ def test_the_react_program_recovers_from_errors(page: Page, app: Path, dist_poin
 def test_the_hook_renders_on_a_server_and_loads_nothing_there(app: Path) -> None:
     (app / "ssr.mjs").write_text(SSR)
     assert run(app, [str(npm.node()), "ssr.mjs"]).strip() == "<p>loading</p>"
+
+
+def test_an_abort_does_not_wait_for_the_model(page: Page, built: Path) -> None:
+    with StaticServer(built) as server:
+        held: list[Route] = []
+        page.context.route(f"**{BASE}typedecide/manifest.json", held.append)
+        page.goto(f"{origin(server)}{BASE}")
+        first = ticket(page, "first")
+        page.get_by_label("Ticket").fill("Where is my parcel?")
+        # The call about the text before has ended, and nothing is loaded yet.
+        expect(first.locator("[data-aborted]")).not_to_have_attribute("data-aborted", "0")
+        expect(first.get_by_role("status")).to_have_text("loading")
+        for route in held:
+            route.abort()
+
+
+def test_an_engine_for_a_component_that_is_gone_ends_too(page: Page, app: Path) -> None:
+    (app / "src" / "leaving.jsx").write_text(LEAVING % BASE, "utf-8")
+    index = (app / "index.html").read_text("utf-8").replace("main.tsx", "leaving.jsx")
+    (app / "leaving.html").write_text(index, "utf-8")
+    page.clock.install()
+    with development(app) as address:
+        page.goto(f"{address}leaving.html")
+        page.wait_for_function("() => globalThis.ask")
+        page.evaluate("() => globalThis.leave()")
+        page.clock.fast_forward(6000)
+        # Whoever still holds `decide` gets an answer, from another engine.
+        asked = page.evaluate("([text, questions]) => globalThis.ask(text, questions)", [TEXT, QUESTIONS])
+        assert asked == [*QUESTIONS]
+        worker = page.workers[-1]
+        with worker.expect_event("close", timeout=LOAD_MS):
+            page.clock.fast_forward(6000)
 
 
 def test_the_engine_ends_a_while_after_the_last_component(page: Page, built: Path) -> None:

@@ -6,32 +6,17 @@
  * sessions and golden token ids, not questions.
  */
 
+import { choose } from "./candidates.js";
 import { Engine } from "./engine.js";
 import { AbortedError, DeviceLostError, TypedecideError, UnsupportedError } from "./errors.js";
 import { countBuffers, countingMemories } from "./meter.js";
 import { importModule } from "./modules.js";
 import { scores } from "./pointer.js";
+import { findAdapter } from "./support.js";
 
+/** @typedef {import("./candidates.js").Candidate} Candidate */
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Format} Format */
-
-/**
- * A way to run the model. Listed fastest first.
- * @typedef {object} Candidate
- * @property {string} name
- * @property {"webgpu" | "wasm"} device
- * @property {string} graph graph variant of the bundle
- * @property {boolean} subgroups whether the GPU device has the `subgroups` feature
- */
-
-/** @type {readonly Candidate[]} */
-export const CANDIDATES = Object.freeze([
-  { name: "webgpu-gqa", device: "webgpu", graph: "gqa", subgroups: true },
-  { name: "webgpu-gqa-nosubgroups", device: "webgpu", graph: "gqa", subgroups: false },
-  { name: "webgpu-explicit", device: "webgpu", graph: "explicit", subgroups: false },
-  { name: "wasm", device: "wasm", graph: "explicit", subgroups: false },
-]);
-
 /** @typedef {import("./types.js").Trial} Trial */
 
 /**
@@ -43,6 +28,11 @@ export const CANDIDATES = Object.freeze([
  * @property {(phase: string, message: string, file?: string, loaded?: number, total?: number) => void} report
  * @property {import("./clock.js").Clock} clock is told when each step ran
  * @property {AbortSignal} [signal]
+ */
+
+/**
+ * The ways to run a bundle that are wanted, in order, each with why it cannot even be tried, or null; and the GPU.
+ * @typedef {{ways: {candidate: Candidate, missing: string | null}[], adapter: GPUAdapter | null}} Survey
  */
 
 /**
@@ -58,37 +48,51 @@ export const CANDIDATES = Object.freeze([
  */
 
 /**
+ * See what can be tried, before anything of the model is fetched.
+ * @param {import("./store.js").Manifest} manifest
+ * @param {Pick<Options, "device" | "format" | "candidates">} options
+ * @returns {Promise<Survey>}
+ * @throws {UnsupportedError} nothing can; `data.selfTest` says why
+ */
+export async function survey(manifest, options) {
+  const wanted = choose(options.device, options.candidates);
+  const format = manifest.formats[options.format];
+  const adapter = wanted.some((c) => c.device === "webgpu") ? await findAdapter() : null;
+  const ways = wanted.map((candidate) => ({
+    candidate,
+    missing: unavailable(candidate, adapter, options, format),
+  }));
+  const trials = ways.flatMap((way) =>
+    way.missing === null ? [] : [notTriable(way.candidate, way.missing)],
+  );
+  if (trials.length === ways.length) throw nothingLeft(options.device, trials);
+  return { ways, adapter };
+}
+
+/**
  * Start the first candidate that passes the self-test.
  * @param {Store} store
+ * @param {Survey} survey of its manifest
  * @param {Options} options
  * @returns {Promise<Started>}
  * @throws {UnsupportedError} no candidate is left; `data.selfTest` says what each one did
  */
-export async function start(store, options) {
-  const wanted = choose(options);
+export async function start(store, { ways, adapter }, options) {
   const format = store.manifest.formats[options.format];
-  const adapter = wanted.some((c) => c.device === "webgpu") ? await findAdapter() : null;
   /** @type {Context} */
   const context = { store, format, options, adapter, weights: null };
   /** @type {Trial[]} */
   const trials = [];
-  for (const candidate of wanted) {
+  for (const { candidate, missing } of ways) {
     if (options.signal?.aborted) throw new AbortedError("starting the engine was aborted");
-    const missing = unavailable(candidate, adapter, options, format);
-    if (missing) {
-      trials.push({
-        candidate: candidate.name,
-        verdict: "unavailable",
-        maxError: null,
-        ms: null,
-        reason: missing,
-      });
+    if (missing !== null) {
+      trials.push(notTriable(candidate, missing));
       continue;
     }
     const { trial, engine, ort, threads, gpu } = await tryCandidate(candidate, context);
     trials.push(trial);
     if (!engine) continue;
-    const rest = wanted.slice(trials.length).map((c) => notTried(c, candidate));
+    const rest = ways.slice(trials.length).map((way) => notTried(way.candidate, candidate));
     return {
       engine,
       candidate,
@@ -100,10 +104,16 @@ export async function start(store, options) {
       gpu,
     };
   }
-  throw new UnsupportedError(`no way to run the model is left on this device: ${explain(trials)}`, {
-    device: options.device,
-    selfTest: trials,
-  });
+  throw nothingLeft(options.device, trials);
+}
+
+/**
+ * @param {string} device
+ * @param {Trial[]} trials
+ */
+function nothingLeft(device, trials) {
+  const message = `no way to run the model is left on this device: ${explain(trials)}`;
+  return new UnsupportedError(message, { device, selfTest: trials });
 }
 
 /** @typedef {{path: string, data: Uint8Array}[]} Weights */
@@ -271,10 +281,6 @@ async function open(ort, device, { store, format }, graph, weights) {
 
 // -- devices ----------------------------------------------------------------------------------------------------
 
-async function findAdapter() {
-  return (await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: "high-performance" })) ?? null;
-}
-
 /**
  * A device of our own, so that the features it has are known and its loss is noticed; null for WASM.
  * @param {Candidate} candidate
@@ -312,7 +318,7 @@ function describe({ info }) {
  * Why a candidate cannot even be tried, or null.
  * @param {Candidate} candidate
  * @param {GPUAdapter | null} adapter
- * @param {Options} options
+ * @param {Pick<Options, "device" | "candidates">} options
  * @param {Format} format
  */
 function unavailable(candidate, adapter, options, format) {
@@ -334,19 +340,6 @@ function unavailable(candidate, adapter, options, format) {
  */
 function graphOf({ device, graph }, { graphs }) {
   return graphs[graph] ?? (device === "wasm" ? graphs.gqa : undefined);
-}
-
-/** @param {Options} options */
-function choose({ device, candidates }) {
-  if (!candidates) return CANDIDATES.filter((c) => device === "auto" || c.device === device);
-  return candidates.map((name) => {
-    const found = CANDIDATES.find((c) => c.name === name);
-    if (found) return found;
-    const known = CANDIDATES.map((c) => c.name).join(", ");
-    throw new UnsupportedError(`there is no candidate ${JSON.stringify(name)}; known: ${known}`, {
-      candidate: name,
-    });
-  });
 }
 
 /**
@@ -394,10 +387,12 @@ async function loadOrt(store, build, threads, report) {
   if (!files) {
     throw new UnsupportedError(`this bundle lacks the ${build} build of ONNX Runtime Web`, { build });
   }
-  const module = await importModule(store.url(files.module));
+  const module = await importModule(store.url(files.module), store.signal);
   /** @type {Ort} */
   const ort = module.default ?? module;
   if (ort.env.wasm.wasmBinary) return { ort, packed: null };
+  // The runtime will import this itself, but waits for ever for a server that does not answer.
+  await importModule(store.url(files.loader), store.signal);
   ort.env.wasm.wasmPaths = { mjs: String(store.url(files.loader)) };
   ort.env.wasm.numThreads = threads;
   ort.env.logLevel = "error";
@@ -423,6 +418,15 @@ async function begin({ ort, packed }) {
 }
 
 // -- words ------------------------------------------------------------------------------------------------------
+
+/**
+ * @param {Candidate} candidate
+ * @param {string} reason
+ * @returns {Trial}
+ */
+function notTriable(candidate, reason) {
+  return { candidate: candidate.name, verdict: "unavailable", maxError: null, ms: null, reason };
+}
 
 /**
  * @param {Candidate} candidate

@@ -38,7 +38,9 @@ const OPERATIONS = {
   states: async () => loaded().states.list(),
   memory: async () => loaded().memory(),
   release: async () => loaded().release(),
-  scoreFull: ([state, question, readout]) => loaded().scoreFull(state, question, readout),
+  recall: async ([state]) => loaded().recall(state),
+  scoreFull: ([state, question, readout], _, signal) =>
+    loaded().scoreFull(state, question, readout, () => signal.aborted),
 };
 
 /**
