@@ -309,12 +309,13 @@ def _draw_depths(axes: Any, depths: Mapping[str, Any]) -> None:
     rows = depths["rows"]
     whole = next(row for row in rows if row["anchor"] is None)
     anchors = list(dict.fromkeys(row["anchor"] for row in rows if row["anchor"] is not None))
-    for colour, anchor in zip((OURS, THIRD, OTHER), anchors, strict=False):
+    # A little apart, so that equal ones are seen.
+    for colour, anchor, shift in zip((OURS, THIRD, OTHER), anchors, (-0.15, 0, 0.15), strict=False):
         chosen = sorted(
             (row for row in (*rows, whole) if row["anchor"] in (anchor, None)), key=lambda row: row["k"]
         )
         chosen = list({row["k"]: row for row in chosen}.values())
-        ks = [row["k"] for row in chosen]
+        ks = [row["k"] + shift for row in chosen]
         spreads = [_spread(row) for row in chosen]
         errors = [[one[side][0] for one in spreads] for side in (0, 1)]
         axes.errorbar(

@@ -191,7 +191,7 @@ def measure(
         **common.facts(NAME, info, common.page_versions(about["ort"], version)),
         "tolerance": tolerance,
         "rows": rows,
-        "sound": len(passed) > 0 and all(row["verdict"] == "right" for row in passed),
+        "sound": all(row["verdict"] == "right" for row in passed) if passed else None,
     }
 
 
@@ -217,23 +217,24 @@ def try_candidate(
         try:
             about = tab.evaluate(_OPEN, {**opening, "candidate": name})
         except TypedecideError as error:
-            return {**row, **_failed(error)}, None
+            trials = error.data.get("selfTest") or [{"reason": error.message}]
+            return {**row, **_failed(trials[0]["reason"])}, None
         return {**row, **check(tab, cases, tolerance)}, about
     finally:
         page.close()
 
 
-def _failed(error: TypedecideError) -> dict[str, Any]:
-    """A row's figures for a candidate that does not start, and so is not let through."""
-    trials = error.data.get("selfTest") or [{"reason": error.message}]
+def _failed(reason: str) -> dict[str, Any]:
+    """A row's figures for a candidate that cannot run, and so is not let through."""
     nothing: dict[str, Any] = {"startup_error": None, "max_error": None, "wrong": [], "runs": []}
-    return {"startup": "failed", "verdict": "failed", "reason": trials[0]["reason"], **nothing}
+    return {"startup": "failed", "verdict": "failed", "reason": reason, **nothing}
 
 
 def check(tab: Tab, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
     """The start-up self-test and all cases on the engine that a tab holds."""
-    startup, reason = _number(tab, _STARTUP)
+    startup, reason = _startup(tab)
     runs = []
+    failures = 0
     cached: Sequence[int] | None = None
     for case in cases:
         error = None
@@ -245,8 +246,10 @@ def check(tab: Tab, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
             error = case.error(tab.evaluate(_SCORE, suffixes))
         except TypedecideError as failure:
             # A run that fails may leave its cache behind.
-            cached, reason = None, reason or failure.message
+            cached, reason, failures = None, reason or failure.message, failures + 1
         runs.append({**case.key, "error": error})
+    if failures == len(runs):
+        return _failed(reason or "")
     wrong = [one for one in runs if one["error"] is None or one["error"] > tolerance]
     return {
         "startup": "passed" if startup is not None and startup <= tolerance else "rejected",
@@ -259,13 +262,15 @@ def check(tab: Tab, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
     }
 
 
-def _number(tab: Tab, function: str) -> tuple[float | None, str | None]:
-    """What a function gives, None where that is no number, and what went wrong, if something did."""
+def _startup(tab: Tab) -> tuple[float | None, str | None]:
+    """The largest error that the start-up self-test finds, None where that is no number, and why there is none."""
     try:
-        found: float = tab.evaluate(function)
+        found: float = tab.evaluate(_STARTUP)
     except TypedecideError as error:
         return None, error.message
-    return (None, None) if found == float("inf") else (found, None)
+    return (
+        (None, "the start-up self-test found what is no number") if found == float("inf") else (found, None)
+    )
 
 
 def summarise(result: Mapping[str, Any]) -> str:
@@ -286,7 +291,7 @@ def summarise(result: Mapping[str, Any]) -> str:
         for prefix in result["prefixes"] if row["runs"] else []:
             cells = (_cell(row["runs"], prefix, count) for count in result["tokens"])
             lines.append(f"  {prefix:>8}" + "".join(f"{cell:>9}" for cell in cells))
-    sound = "right everywhere" if result["sound"] else "NOT right everywhere"
+    sound = {True: "right everywhere", False: "NOT right everywhere", None: "nothing"}[result["sound"]]
     lines.append(f"  what the start-up self-test lets through is {sound}")
     return "\n".join(lines)
 

@@ -115,6 +115,20 @@ def test_the_half_bundle_is_of_half_precision_and_kept(dist_pointer: Path) -> No
         assert max(error or 0 for error in errors) > 1e-4
 
 
+@pytest.mark.browser
+def test_what_cannot_run_has_failed_and_nothing_is_let_through(
+    dist_pointer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The software adapter has no float16."""
+    arguments = ("--device", "webgpu", "--format", "fp16", "--bundle", str(dist_pointer))
+    result = measure(tmp_path / "one.json", *arguments, "--tokens", "1", "--prefixes", "0", "5")
+    assert {(row["startup"], row["verdict"]) for row in result["rows"]} == {("failed", "failed")}
+    assert all("f16" in row["reason"] for row in result["rows"]) and result["sound"] is None
+    printed = capsys.readouterr().out
+    assert "webgpu-explicit: FAILED; start-up self-test failed: " in printed
+    assert "what the start-up self-test lets through is nothing" in printed
+
+
 def test_more_tokens_than_the_context_holds(dist_pointer: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest", "--bundle", str(dist_pointer), "--tokens", "5000"]) == 2
     assert "5300 tokens together; the context holds 4096" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import pytest
 from bench import device
 from bench.device import libraries, package
 from bench.device.__main__ import DeviceError, check_adapter, main
-from bench.device.parts import MINUTES, SHALLOW, Part, budget, parts, run_one, run_parts
+from bench.device.parts import MINUTES, SHALLOW, TINY, Part, budget, parts, run_one, run_parts
 from bench.report import report
 from pybuild.sources import DEFAULT_MODEL
 
@@ -29,14 +29,15 @@ GPU: dict[str, Any] = {"name": "nvidia hopper", "fallback": False}
 # -- parts and their time -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("minutes", [MINUTES, 2.5, 60])
 @pytest.mark.parametrize("model", SHALLOW)
-def test_all_parts_fit_into_the_time(model: str) -> None:
-    chosen = parts(model)
+def test_all_parts_fit_into_the_time(model: str, minutes: float) -> None:
+    chosen = parts(model, minutes)
     assert {part.arguments[0] for part in chosen} == {"shared_check", "selftest", "packing", "speed"}
     assert [part.name for part in chosen if "fp16" in part.arguments] == ["selftest-fp16"]
-    # A minute is for unpacking and the browser's first start.
-    assert sum(part.limit_s for part in chosen) <= 60 * MINUTES - 60 and MINUTES <= 8
-    text = budget(chosen, MINUTES)
+    # Some of it, of eight minutes one, is for unpacking and the browser's first start.
+    assert sum(part.limit_s for part in chosen) <= 60 * minutes * 7 / 8 and MINUTES <= 8
+    text = budget(chosen, minutes)
     assert all(f"{part.name:<14}{part.limit_s:>4} s" in text for part in chosen)
 
 
@@ -154,12 +155,12 @@ def test_packed_and_run_elsewhere(tmp_path: Path) -> None:
     refused = run()
     assert refused.returncode == 1 and "DEVICE: WebGPU got the software adapter" in refused.stderr
     assert not [*results.iterdir()]
-    # Slow machines get more time than a GPU's.
-    done = run("--allow-software", "--minutes", "30")
+    # However slow this machine may be at the moment.
+    done = run("--allow-software", "--minutes", "90")
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads((results / "device.json").read_bytes())
-    assert [part["status"] for part in told["parts"]] == ["done"] * len(parts(told["model"]))
+    assert [part["status"] for part in told["parts"]] == ["done"] * len(parts(TINY))
     assert "swiftshader" in told["adapter"]["name"]
     for part in told["parts"]:
         result = json.loads((results / part["file"]).read_bytes())

@@ -142,7 +142,7 @@ def test_depths_stand_beside_models(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ]
     shallow = {"benchmark": "shallow_quality", "model": DEFAULT_MODEL, "rows": rows}
     speed = {"benchmark": "speed", "model": DEFAULT_MODEL, "rows": speeds}
-    results = {**RESULTS, "shallow": shallow, "speed": speed}
+    results = {"heldout": RESULTS["heldout"], "shallow": shallow, "speed": speed}
     data = figures.quality_data(results)
     assert data is not None
     assert [(row["k"], row["time"]) for row in data["depths"]["rows"]] == [(22, 0.8), (22, 0.8), (30, 1.0)]

@@ -59,7 +59,10 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--results", type=Path, required=True, help="folder for results and logs")
     running.add_argument("--began", type=float, help="when unpacking began, in seconds since 1970")
     running.add_argument(
-        "--minutes", type=float, default=MINUTES, help=f"for everything (default: {MINUTES:g})"
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help=f"for everything (default: {MINUTES:g}), shared by the parts",
     )
     running.add_argument(
         "--allow-software",
@@ -94,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     began = args.began or time.time()
     plan = _plan()
     prepare_browser(plan["browser"])
-    chosen = parts(plan["model"])
+    chosen = parts(plan["model"], args.minutes)
     print(f"unpacked after {time.time() - began:.0f} s", flush=True)
     print(budget(chosen, args.minutes), flush=True)
     adapter, browser = find_adapter(args.allow_software)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,31 +42,35 @@ class Part:
     limit_s: int
 
 
-def parts(model: str) -> list[Part]:
-    """What runs, the most telling first: on bundles of `model` that are under build/bench as they are."""
+def parts(model: str, minutes: float = MINUTES) -> list[Part]:
+    """What runs, the most telling first: on bundles of `model` that are under build/bench as they are.
+
+    With more or less time than MINUTES each part gets as much more or less.
+    """
     tiny = model == TINY
     webgpu = ("--device", "webgpu", "--built", *(("--quick",) if tiny else ()))
     plain = (*webgpu, *(("--bundle", str(common.BUNDLES / f"{TINY}-fp32")) if tiny else ()))
     counts = ("--short", "--questions", "2") if tiny else ("--questions", "1", "4", "11")
-    lengths = ("1024",) if tiny else ("128", "512", "1024")
+    few = ("--criteria", "2") if tiny else ()
+    lengths = ("256",) if tiny else ("128", "512", "1024")
     depths = ("--model", model, "--k", *map(str, SHALLOW[model]), "--rounds", "3", "--prefix", *lengths)
-    return [
-        Part("shared_check", ("shared_check", *plain, "--format", "fp32"), 50),
+    chosen = [
+        Part("shared_check", ("shared_check", *plain, "--format", "fp32", *few), 50),
         Part("selftest-fp32", ("selftest", *plain, "--format", "fp32"), 100),
         Part("selftest-fp16", ("selftest", *plain, "--format", "fp16"), 70),
         Part("packing", ("packing", *plain, "--format", "fp32", *counts), 90),
         Part("speed", ("speed", *webgpu, "--format", PACKED[model], *depths), 100),
     ]
+    return [replace(part, limit_s=round(part.limit_s * minutes / MINUTES)) for part in chosen]
 
 
 def budget(chosen: Sequence[Part], minutes: float) -> str:
     """The time budget as a table."""
     total = sum(part.limit_s for part in chosen)
     rows = [f"  {part.name:<14}{part.limit_s:>4} s" for part in chosen]
-    left = (
-        f"{60 * minutes - total:.0f} s of {minutes:g} minutes are left for unpacking and the browser's start"
-    )
-    return "\n".join(["time budget:", *rows, f"  {'together':<14}{total:>4} s; {left}"])
+    left = round(60 * minutes - total)
+    rest = f"{left} s of {minutes:g} minutes are left for unpacking and the browser's start"
+    return "\n".join(["time budget:", *rows, f"  {'together':<14}{total:>4} s; {rest}"])
 
 
 def run_parts(
