@@ -180,6 +180,7 @@ export const S = {
 
   retry: "Try again",
   dismiss: "Dismiss",
+  cancel: "Cancel",
   errorHeadings: {
     load: "The model could not be loaded.",
     run: "The text could not be decided.",
@@ -379,6 +380,8 @@ export const S = {
     sourceHeading: "Table",
     drop: "Drop a CSV, TSV or JSONL file here, or",
     choose: "Choose a file",
+    brokenHint:
+      "A broken row is rejected with its number, and all others are answered. Only where a stray quote hides where the next row begins is the whole file refused; the message then names the row.",
     paste: "Or paste rows",
     pasteLabel: "Rows with a header, as CSV or tab separated, or JSON lines",
     pasteUse: "Use these rows",
@@ -405,11 +408,32 @@ export const S = {
 
     keepRun: "Keep this run in the browser, so that it survives a reload",
     keepHint:
-      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
+      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, discard the answers or start again.",
     holds: "This browser keeps this run: file, questions and finished rows.",
     /** @param {string} name */
     holdsOther: (name) =>
       `This browser keeps a run of ${name}, which comes back with a reload. Starting another deletes it.`,
+    losing: {
+      heading: {
+        open: "Open another table?",
+        start: "Start again?",
+        discard: "Discard the answers?",
+      },
+      /** @param {number} rows */
+      unsaved: (rows) =>
+        rows === 1
+          ? "One answered row is not downloaded."
+          : `${formatCount(rows)} answered rows are not downloaded.`,
+      gone: "They are gone then.",
+      comesBack:
+        "This browser keeps them: they come back with a reload, until another run is started or they are deleted.",
+      replace: "Delete the run that is kept?",
+      /** @param {string} name */
+      elsewhere: (name) =>
+        `This browser keeps a run of ${name}, which is not downloaded. Starting another deletes it.`,
+      yes: { open: "Open it", start: "Start again", discard: "Discard" },
+      start: "Start",
+    },
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",

@@ -34,16 +34,18 @@ const NAME = "typedecide-table";
 const [PLAN, BLOCKS] = ["plan", "blocks"];
 
 /**
- * The database, made where there is none.
+ * The database, made where there is none; it gives way where it is to be deleted.
  * @returns {Promise<IDBDatabase>}
  */
-function open() {
+async function open() {
   const request = indexedDB.open(NAME, 1);
   request.addEventListener("upgradeneeded", () => {
     request.result.createObjectStore(PLAN);
     request.result.createObjectStore(BLOCKS, { autoIncrement: true });
   });
-  return result(request);
+  const database = await result(request);
+  database.addEventListener("versionchange", () => database.close());
+  return database;
 }
 
 /**
@@ -52,7 +54,7 @@ function open() {
  */
 export async function begin(plan) {
   await change((stores) => {
-    for (const store of Object.values(stores)) store.clear();
+    clear(stores);
     stores.plan.put(plan, PLAN);
   });
 }
@@ -70,20 +72,22 @@ export async function load() {
   // Looking must not make what is not there.
   if (!(await indexedDB.databases()).some(({ name }) => name === NAME)) return null;
   const database = await open();
-  const plan = /** @type {Plan | undefined} */ (
-    await result(database.transaction(PLAN).objectStore(PLAN).get(PLAN))
-  );
-  if (plan) return { plan, blocks: blocksOf(database, plan.id) };
-  database.close();
-  return null;
+  try {
+    const plan = /** @type {Plan | undefined} */ (
+      await result(database.transaction(PLAN).objectStore(PLAN).get(PLAN))
+    );
+    return plan ? { plan, blocks: blocksOf(plan.id) } : null;
+  } finally {
+    database.close();
+  }
 }
 
 /**
- * @param {IDBDatabase} database which it closes
  * @param {string} run
  * @returns {AsyncGenerator<Block>}
  */
-async function* blocksOf(database, run) {
+async function* blocksOf(run) {
+  const database = await open();
   try {
     const store = () => database.transaction(BLOCKS).objectStore(BLOCKS);
     for (const key of await result(store().getAllKeys())) {
@@ -97,12 +101,23 @@ async function* blocksOf(database, run) {
   }
 }
 
-/** Deletes what is kept, with the database. */
+/** Deletes what is kept, and the database as soon as no page has it open. */
 export async function forget() {
-  await result(indexedDB.deleteDatabase(NAME));
+  await change(clear);
+  const request = indexedDB.deleteDatabase(NAME);
+  // Whoever has it open may never let go, and nothing is in it any more.
+  const blocked = new Promise((resolve) => request.addEventListener("blocked", resolve));
+  await Promise.race([result(request), blocked]);
 }
 
-/** @param {(stores: {plan: IDBObjectStore, blocks: IDBObjectStore}) => void} work */
+/** @typedef {{plan: IDBObjectStore, blocks: IDBObjectStore}} Stores */
+
+/** @param {Stores} stores */
+function clear(stores) {
+  for (const store of Object.values(stores)) store.clear();
+}
+
+/** @param {(stores: Stores) => void} work */
 async function change(work) {
   const database = await open();
   try {
