@@ -41,9 +41,20 @@ QUESTIONS = {
     },
 }
 PROGRAMS = """
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { Answers } from "./Answers.jsx";
-createRoot(document.getElementById("root")).render(<Answers />);
+
+function App() {
+  const [state, setState] = useState();
+  return (
+    <>
+      <textarea aria-label="Ticket" onChange={({ target }) => setState(target.value)} />
+      <Answers state={state} />
+    </>
+  );
+}
+createRoot(document.getElementById("root")).render(<App />);
 console.log = (...said) => document.body.append(Object.assign(document.createElement("pre"), { textContent: said[1] }));
 await import("./decide.mjs");
 """
@@ -192,7 +203,8 @@ def test_the_hook_in_strict_mode_on_the_development_server(page: Page, app: Path
     assert manifests == [f"{address}typedecide/manifest.json"]
 
 
-def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_pointer: Path) -> None:
+def write_programs(app: Path) -> None:
+    """Put the programs of the page's Code tab into the app, as its page programs.html."""
     written = programs.write(TEXT, QUESTIONS)
     # Where the bundle is, is all that its notes leave to whoever uses them.
     sources = {
@@ -204,13 +216,48 @@ def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_po
         (app / "src" / name).write_text(source, "utf-8")
     index = (app / "index.html").read_text("utf-8").replace("main.tsx", "programs.jsx")
     (app / "programs.html").write_text(index, "utf-8")
+
+
+def shown(engine: NativeEngine, text: str) -> list[str]:
+    """The answers about a text as the React program shows them."""
+    answers = engine.decide(text, parse_questions(QUESTIONS)).answers.values()
+    return [f"{one.answer.choice} ({one.answer.confidence:.2f})" for one in answers]
+
+
+def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_pointer: Path) -> None:
+    write_programs(app)
     with development(app) as address, NativeEngine(dist_pointer) as engine:
         page.goto(f"{address}programs.html")
         expect(page.locator("dt")).to_have_text([*QUESTIONS], timeout=LOAD_MS)
+        expect(page.locator("dd")).to_have_text(shown(engine, TEXT))
         answers = engine.decide(TEXT, parse_questions(QUESTIONS)).answers.values()
-        shown = [f"{one.answer.choice} ({one.answer.confidence:.2f})" for one in answers]
-        expect(page.locator("dd")).to_have_text(shown)
         expect(page.locator("pre")).to_have_text([one.answer.choice for one in answers], timeout=LOAD_MS)
+
+
+def test_the_react_program_recovers_from_errors(page: Page, app: Path, dist_pointer: Path) -> None:
+    write_programs(app)
+    with development(app) as address, NativeEngine(dist_pointer) as engine:
+        # What cannot be loaded is loaded again when that is asked for, and asked then.
+        manifest = "**/typedecide/manifest.json"
+        page.context.route(manifest, lambda route: route.fulfill(status=503))
+        page.goto(f"{address}programs.html")
+        again = page.get_by_role("button", name=re.compile("HTTP 503"))
+        expect(again).to_be_visible(timeout=LOAD_MS)
+        page.context.unroute(manifest)
+        again.click()
+        expect(page.locator("dd")).to_have_text(shown(engine, TEXT), timeout=LOAD_MS)
+        # A text that fails says so, and a later one is answered as if nothing had been.
+        text = page.get_by_label("Ticket")
+        text.fill("word " * 9000)
+        expect(page.get_by_role("alert")).to_contain_text("4096", timeout=LOAD_MS)
+        text.fill("Where is my parcel?")
+        expect(page.locator("dd")).to_have_text(shown(engine, "Where is my parcel?"), timeout=LOAD_MS)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        # Replies to earlier texts, of which one fails, do not take the place of the last.
+        text.fill("word " * 9000)
+        text.fill("It is broken.")
+        expect(page.locator("dd")).to_have_text(shown(engine, "It is broken."), timeout=LOAD_MS)
+        expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_the_hook_renders_on_a_server_and_loads_nothing_there(app: Path) -> None:

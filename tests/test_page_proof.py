@@ -284,6 +284,78 @@ def test_formats_are_compared_on_the_users_questions(
         expect(status(page)).to_have_text("Compared with fp32")
 
 
+def test_a_comparison_goes_with_figures_of_its_own_questions_only(
+    browser: Browser, dist_pointer: Path, tmp_path: Path
+) -> None:
+    model = common.BUNDLES / "tiny-pointer-model"
+    bundle = build(tmp_path / "dist", source=str(model), formats=("int4", "fp32"), quiet=True)
+    with proof_page(browser, bundle) as page:
+        comparison = page.locator(".proof-comparison")
+
+        def compare() -> None:
+            button(page, re.compile("^Compare with fp32")).click()
+            expect(comparison).not_to_be_empty(timeout=RUN_MS)
+            expect(status(page)).to_have_text("Compared with fp32")
+
+        def write(text: str) -> None:
+            page.get_by_role("tab", name="Decide").click()
+            page.get_by_label("The text to decide about").fill(text)
+            page.get_by_role("tab", name="Proof").click()
+
+        measure(page)
+        write("Another text.")
+        compare()
+        assert export(page)[0]["against_fp32"] is None
+        # Of whatever the comparison was, it was not this text.
+        write(TEXT)
+        expect(comparison).to_be_empty()
+        compare()
+        found, _ = export(page)
+        assert found["against_fp32"]["questions"] == len(found["questions"])
+
+
+def test_files_stay_until_they_are_saved_and_a_refused_copy_is_said(
+    browser: Browser, dist_pointer: Path
+) -> None:
+    with proof_page(browser, dist_pointer) as page:
+        page.evaluate(
+            """() => {
+              globalThis.revoked = 0;
+              const revoke = URL.revokeObjectURL.bind(URL);
+              URL.revokeObjectURL = (url) => ((globalThis.revoked += 1), revoke(url));
+              navigator.clipboard.writeText = () => Promise.reject(new DOMException("no", "NotAllowedError"));
+            }"""
+        )
+        measure(page)
+        # Some browsers read the address only after the click.
+        export(page)
+        assert page.evaluate("globalThis.revoked") == 0
+        bar = page.get_by_role("progressbar", name="Measuring")
+        button(page, "Copy JSON").click()
+        expect(status(page)).to_have_text("The browser did not let the page copy: download them instead")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(bar).to_have_attribute("aria-valuenow", "100")
+
+
+def test_parts_are_filled(browser: Browser, dist_pointer: Path) -> None:
+    with proof_page(browser, dist_pointer, viewport={"width": 1280, "height": 900}) as page:
+        expect(page.locator("#proof-selftest [data-verdict]").first).to_be_visible(timeout=LOAD_MS)
+        empty = page.locator("#proof-selftest").evaluate(
+            """(part) => {
+              const { bottom } = part.lastElementChild.getBoundingClientRect();
+              return (part.getBoundingClientRect().bottom - bottom) / part.clientHeight;
+            }"""
+        )
+        assert empty < 0.3
+        for part in ("shared", "packing", "order"):
+            table = page.locator(f"#proof-{part} .figures")
+            room, width = table.evaluate("e => [e.clientWidth, e.firstElementChild.offsetWidth]")
+            assert width >= room
+        # What the self-test found is said once.
+        one = page.locator('#proof-selftest [data-verdict="chosen"]').inner_text()
+        assert one.count("error") == 1
+
+
 CHARTS = """async () => {
   const { makeChart } = await import("/app/chart.js");
   const line = (points) => ({ name: "packed", kind: "line", points });

@@ -131,8 +131,7 @@ function makeTab({ id, label }) {
       href: `#${id}`,
       "aria-controls": names.panel,
       "aria-selected": "false",
-      // Its name in bold takes more room, which the style sheet keeps by it.
-      "data-name": label,
+      "data-label": label,
     },
     label,
   );
@@ -149,7 +148,7 @@ function makeTab({ id, label }) {
 async function mount(tab, workbench) {
   const { panel } = tab;
   panel.setAttribute("aria-busy", "true");
-  panel.replaceChildren(h("p", { class: "hint" }, S.opening));
+  panel.replaceChildren(h("p", { class: "hint opening" }, S.opening));
   const module = await fetchModule(tab);
   panel.replaceChildren();
   const mounted = await module.mount(panel, workbench);
