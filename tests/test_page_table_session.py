@@ -118,6 +118,7 @@ def test_a_double_click_starts_one_run(page: Page, address: str) -> None:
     button(page, "Start again").dblclick()
     expect(button(page, "Start again")).to_be_hidden()
     finish(page)
+    downloaded(page, "Download CSV")
     load(page, "again.csv", tickets(300, 300))
     button(page, "Start").evaluate("start => { for (let i = 0; i < 3; i++) start.click() }")
     finish(page)
