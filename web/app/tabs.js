@@ -117,7 +117,14 @@ function makeTab({ id, label }) {
   const names = { tab: `tab-${id}`, panel: `panel-${id}` };
   const link = h(
     "a",
-    { role: "tab", id: names.tab, href: `#${id}`, "aria-controls": names.panel, "aria-selected": "false" },
+    {
+      role: "tab",
+      id: names.tab,
+      href: `#${id}`,
+      "aria-controls": names.panel,
+      "aria-selected": "false",
+      "data-label": label,
+    },
     label,
   );
   const panel = h("section", {

@@ -4,7 +4,7 @@
 import { parseQuestions } from "../../questions.js";
 import { errorCode } from "../failure.js";
 import { READINGS, readingFor } from "../readings.js";
-import { OtherModelError } from "./errors.js";
+import { KeptRunError, OtherModelError } from "./errors.js";
 import * as kept from "./kept.js";
 import { readFile } from "./reader.js";
 import { OPEN, Results } from "./results.js";
@@ -23,6 +23,8 @@ import { Table } from "./table.js";
 const TEXTS = ["text", "message", "body", "content", "comment", "review", "description", "state"];
 /** So many rows are looked at to guess. */
 const LOOKED_AT = 100;
+/** So long the page before a reload may take to be gone. */
+const LEAVING_MS = 2000;
 
 /** @type {WeakMap<Workbench, Session>} */
 const sessions = new WeakMap();
@@ -52,6 +54,8 @@ export class Session extends EventTarget {
   #engine = "";
   /** @type {Promise<void> | null} */
   #restored = null;
+  /** Lets another page keep a run; null while this one has no claim. @type {(() => void) | null} */
+  #letGo = null;
 
   /** @param {Workbench} workbench */
   constructor(workbench) {
@@ -68,8 +72,12 @@ export class Session extends EventTarget {
     this.results = null;
     /** @type {unknown} why the browser does not keep the run, though it was asked to */
     this.notKept = null;
-    /** The file's name of the run that the browser holds; null where it holds none. @type {string | null} */
+    /** The file's name of the run that the browser holds for this page; null where it holds none. @type {string | null} */
     this.holds = null;
+    /** Whether another page has the run that the browser holds: then those of this page are not kept. */
+    this.elsewhere = false;
+    /** Whether the run waits until nobody else needs the engine alone. */
+    this.waits = false;
     /** @type {{rows: number, began: number}} when the run last went on, and the rows that were done then */
     this.stretch = { rows: 0, began: 0 };
   }
@@ -135,13 +143,18 @@ export class Session extends EventTarget {
   /**
    * Starts to answer all rows with the questions of the workbench.
    * @param {boolean} keep whether the browser keeps the run, so that it survives a reload
-   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, or the model fails
+   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, the browser keeps a run that this
+   *   page has not said it would delete, or the model fails
    */
   async start(keep) {
     const read = /** @type {Read} */ (this.read);
     const questions = Object.entries(this.#workbench.questions);
     const table = new Table(read, this.text, this.keep);
-    this.results = new Results(table, parseQuestions(new Map(questions)));
+    const results = new Results(table, parseQuestions(new Map(questions)));
+    if (keep) await this.#beSureOfNone();
+    // Another file has taken the place of this one meanwhile.
+    if (this.read !== read) return;
+    this.results = results;
     const file = /** @type {Blob} */ (this.#file);
     const { reading } = this.#workbench;
     const about = { text: this.text, keep: this.keep, questions, reading };
@@ -153,14 +166,56 @@ export class Session extends EventTarget {
     await this.go();
   }
 
+  /**
+   * A run that another page began, and that is nobody's now, is not deleted before this page has told of it.
+   * @throws {KeptRunError} there is one
+   */
+  async #beSureOfNone() {
+    // What it could not take up it has said itself.
+    await this.#restored?.catch(() => null);
+    if (this.holds !== null || !(await this.#taken(0))) return;
+    this.#become(this.status);
+    throw new KeptRunError(`This browser keeps a run of ${this.holds}, which another tab began.`);
+  }
+
   /** @param {Plan} plan */
   async #keep(plan) {
     try {
+      if (!(await this.#claim(0))) throw new KeptRunError("Another tab of this page keeps one.");
       await kept.begin(plan);
       this.holds = plan.name;
     } catch (error) {
       this.notKept = error;
+      this.#release();
     }
+  }
+
+  /**
+   * The run that the browser keeps, which this page has from then on.
+   * @param {number} ms to wait for another page
+   * @returns {ReturnType<typeof kept.load>} null where there is none, or another page has it
+   */
+  async #taken(ms) {
+    if (!(await kept.exists()) || !(await this.#claim(ms))) return null;
+    try {
+      const found = await kept.load();
+      this.holds = found && found.plan.name;
+      return found;
+    } finally {
+      if (this.holds === null) this.#release();
+    }
+  }
+
+  /** @param {number} ms to wait for another page */
+  async #claim(ms) {
+    this.#letGo ??= await kept.claim(ms);
+    this.elsewhere = this.#letGo === null;
+    return !this.elsewhere;
+  }
+
+  #release() {
+    this.#letGo?.();
+    this.#letGo = null;
   }
 
   /** Goes on where the run was paused; returns when it is paused or done. */
@@ -168,28 +223,43 @@ export class Session extends EventTarget {
     const results = /** @type {Results} */ (this.results);
     const plan = /** @type {Plan} */ (this.#plan);
     const stop = (this.#stop = new AbortController());
+    const onWait = () => {
+      this.waits = true;
+      this.#become("running");
+    };
     this.#become("running");
     try {
-      const engine = await this.#workbench.engine();
-      stop.signal.throwIfAborted();
-      const options = { ...READINGS[readingFor(engine.info, plan.reading)] };
-      this.#require(identityOf(engine, options));
-      this.stretch = { rows: results.answered + results.rejected, began: performance.now() };
-      await answerRows(engine, results, {
-        questions: new Map(plan.questions),
-        options,
-        signal: stop.signal,
-        onRow: (row) => this.dispatchEvent(new CustomEvent("rows", { detail: row })),
-        onBlock: (done) => this.#store({ run: plan.id, engine: this.#engine, ...done }),
-      });
+      await this.#workbench.alone(() => this.#answer(results, plan, stop.signal), stop.signal, onWait);
     } catch (error) {
       if (errorCode(error) === "DEVICE_LOST") this.#workbench.discardEngine();
       if (!stop.signal.aborted && errorCode(error) !== "ABORTED") throw error;
     } finally {
+      this.waits = false;
       // A file that was opened since has taken the place of this run.
       if (this.results === results && this.status === "running")
         this.#become(results.open === 0 ? "done" : "paused");
     }
+  }
+
+  /**
+   * @param {Results} results
+   * @param {Plan} plan
+   * @param {AbortSignal} signal
+   */
+  async #answer(results, plan, signal) {
+    this.waits = false;
+    const engine = await this.#workbench.engine();
+    signal.throwIfAborted();
+    const options = { ...READINGS[readingFor(engine.info, plan.reading)] };
+    this.#require(identityOf(engine, options));
+    this.stretch = { rows: results.answered + results.rejected, began: performance.now() };
+    await answerRows(engine, results, {
+      questions: new Map(plan.questions),
+      options,
+      signal,
+      onRow: (row) => this.dispatchEvent(new CustomEvent("rows", { detail: row })),
+      onBlock: (done) => this.#store({ run: plan.id, engine: this.#engine, ...done }),
+    });
   }
 
   /**
@@ -233,21 +303,25 @@ export class Session extends EventTarget {
   async forget() {
     if (!this.holds) return;
     this.holds = null;
-    await kept.forget();
+    try {
+      await kept.forget();
+    } finally {
+      this.#release();
+    }
     this.dispatchEvent(new Event("status"));
   }
 
-  /** Takes up the run that the browser kept, where there is one; looks once. */
+  /** Takes up the run that the browser kept, where there is one and no other page has it; looks once. */
   restore() {
     this.#restored ??= this.#restore();
     return this.#restored;
   }
 
   async #restore() {
-    const found = await kept.load();
-    if (!found || this.status !== "empty") return;
+    const found = await this.#taken(LEAVING_MS);
+    // A file that was opened meanwhile stays.
+    if (!found || this.status !== "empty") return this.#become(this.status);
     const { plan, blocks } = found;
-    this.holds = plan.name;
     this.#become("reading");
     this.#stop = new AbortController();
     try {

@@ -160,7 +160,7 @@ class TableTab {
   #show() {
     const { session } = this;
     const { status, results } = session;
-    this.reading.textContent = status === "reading" ? T.reading : "";
+    this.reading.textContent = status === "reading" ? T.reading : session.elsewhere ? T.elsewhere : "";
     this.setUp.hidden = !session.read || status === "reading";
     this.answers.hidden = !results || status === "reading";
     this.main.textContent = { running: T.pause, paused: T.resume }[/** @type {string} */ (status)] ?? T.start;
@@ -236,7 +236,7 @@ class TableTab {
     if (status === "running" && rows > 0) {
       const rate = rows / ((performance.now() - stretch.began) / 1000);
       parts.push(T.rate(rate), T.left(results.open / rate));
-    } else if (status === "running") parts.push(T.waiting);
+    } else if (status === "running") parts.push(this.session.waits ? T.waitingForProof : T.waiting);
     else if (status === "paused") parts.unshift(T.paused);
     else if (status === "done") parts.unshift(T.done);
     this.status.textContent = parts.join(" · ");
