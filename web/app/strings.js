@@ -196,6 +196,7 @@ export const S = {
   found: (value) => ` Found: ${value}`,
   unknownCause: "Something failed without saying why.",
   advice: {
+    KEPT_RUN: "Reload this page to go on with that run here, or start again: that deletes it.",
     UNSUPPORTED: "Use a current Chrome, Edge, Firefox or Safari, or load the page with ?device=wasm.",
     INTEGRITY:
       "A file or a result is not what it should be. Reload the page; if it stays, build or copy the bundle again.",
@@ -434,6 +435,11 @@ export const S = {
       yes: { open: "Open it", start: "Start again", discard: "Discard" },
       start: "Start",
     },
+    /** @param {string} name */
+    keptRun: (name) => `This browser keeps a run of ${name}, which another tab began.`,
+    keptElsewhere: "Another tab of this page keeps one.",
+    elsewhere:
+      "Another tab of this page has the run that this browser keeps. It goes on there, and runs of this tab are not kept beside it. Once that tab is closed, its run comes here with a reload.",
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",
@@ -454,6 +460,7 @@ export const S = {
     again: "Start again",
     restored: "Took up the run that this browser kept",
     waiting: "Starts as soon as the model is ready",
+    waitingForProof: "Starts as soon as the Proof tab has measured",
     /** @param {number} done @param {number} all @param {number} rejected */
     progress: (done, all, rejected) =>
       `${formatCount(done)} of ${formatCount(all)} rows${rejected > 0 ? `, ${formatCount(rejected)} rejected` : ""}`,
@@ -604,6 +611,7 @@ export const S = {
     notCopied: "The browser did not let the page copy: download them instead",
     idle: "Not measured yet",
     waitingForModel: "Measures as soon as the model is ready",
+    waitingForTable: "Measures as soon as the run of the Table tab is paused or done",
     noQuestions: "There is no question that can be asked: write one on the Decide tab",
     progressLabel: "Measuring",
     /** @param {number} done @param {number} all */

@@ -1,5 +1,5 @@
 // A run as the browser keeps it, so that it survives a reload: the file, what is asked, and the rows that are done. There
-// is one at a time, in IndexedDB. Knows no engine and no page.
+// is one at a time, in IndexedDB, and one page that has it: the one with the claim. Knows no engine and no page.
 
 import { breathe } from "./results.js";
 
@@ -32,6 +32,27 @@ import { breathe } from "./results.js";
 
 const NAME = "typedecide-table";
 const [PLAN, BLOCKS] = ["plan", "blocks"];
+
+/**
+ * Makes this page the one that has what is kept, until it lets go or is gone: two at once would mix their runs.
+ * @param {number} ms to wait for a page that is about to be gone
+ * @returns {Promise<(() => void) | null>} lets go; null where another page has it
+ */
+export function claim(ms) {
+  const options = ms > 0 ? { signal: AbortSignal.timeout(ms) } : { ifAvailable: true };
+  return new Promise((resolve, reject) => {
+    const asked = navigator.locks.request(NAME, options, (lock) => {
+      if (lock === null) return resolve(null);
+      return new Promise((letGo) => resolve(() => letGo(undefined)));
+    });
+    asked.catch((error) => (error.name === "TimeoutError" ? resolve(null) : reject(error)));
+  });
+}
+
+/** Whether anything is kept, by whichever page. */
+export async function exists() {
+  return (await indexedDB.databases()).some(({ name }) => name === NAME);
+}
 
 /**
  * The database, made where there is none; it gives way where it is to be deleted.
@@ -70,7 +91,7 @@ export async function add(block) {
  */
 export async function load() {
   // Looking must not make what is not there.
-  if (!(await indexedDB.databases()).some(({ name }) => name === NAME)) return null;
+  if (!(await exists())) return null;
   const database = await open();
   try {
     const plan = /** @type {Plan | undefined} */ (
@@ -92,8 +113,7 @@ async function* blocksOf(run) {
     const store = () => database.transaction(BLOCKS).objectStore(BLOCKS);
     for (const key of await result(store().getAllKeys())) {
       const block = /** @type {Block} */ (await result(store().get(key)));
-      // Another page may have begun another run.
-      if (block?.run === run) yield block;
+      if (block.run === run) yield block;
       await breathe();
     }
   } finally {

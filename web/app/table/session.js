@@ -5,7 +5,7 @@ import { parseQuestions } from "../../questions.js";
 import { errorCode } from "../failure.js";
 import { READINGS, readingFor } from "../readings.js";
 import { S } from "../strings.js";
-import { OtherModelError } from "./errors.js";
+import { KeptRunError, OtherModelError } from "./errors.js";
 import * as kept from "./kept.js";
 import { readFile } from "./reader.js";
 import { Results } from "./results.js";
@@ -24,6 +24,8 @@ import { Table } from "./table.js";
 const TEXTS = ["text", "message", "body", "content", "comment", "review", "description", "state"];
 /** So many rows are looked at to guess. */
 const LOOKED_AT = 100;
+/** So long the page before a reload may take to be gone. */
+const LEAVING_MS = 2000;
 
 /** @type {WeakMap<Workbench, Session>} */
 const sessions = new WeakMap();
@@ -53,6 +55,10 @@ export class Session extends EventTarget {
   #engine = "";
   /** @type {Promise<void> | null} */
   #restored = null;
+  /** Lets another page keep a run; null while this one has no claim. @type {(() => void) | null} */
+  #letGo = null;
+  /** Whether it is being found out if a run may begin. */
+  #starting = false;
   /** Answered rows that a download has: of the run, and whether that is all of the run that the browser holds. */
   #saved = 0;
   #heldIsSaved = false;
@@ -72,8 +78,12 @@ export class Session extends EventTarget {
     this.results = null;
     /** @type {unknown} why the browser does not keep the run, though it was asked to */
     this.notKept = null;
-    /** The file's name of the run that the browser holds; null where it holds none. @type {string | null} */
+    /** The file's name of the run that the browser holds for this page; null where it holds none. @type {string | null} */
     this.holds = null;
+    /** Whether another page has the run that the browser holds: then those of this page are not kept. */
+    this.elsewhere = false;
+    /** Whether the run waits until nobody else needs the engine alone. */
+    this.waits = false;
     /** @type {{rows: number, began: number}} when the run last went on, and the rows that were done then */
     this.stretch = { rows: 0, began: 0 };
   }
@@ -140,14 +150,19 @@ export class Session extends EventTarget {
   /**
    * Starts to answer all rows with the questions of the workbench.
    * @param {boolean} keep whether the browser keeps the run, so that it survives a reload
-   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, or the model fails
+   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, the browser keeps a run that this
+   *   page has not said it would delete, or the model fails
    */
   async start(keep) {
     const [read, file] = [this.read, this.#file];
     if (!read || !file || this.#busy) return;
     const questions = Object.entries(this.#workbench.questions);
     const table = new Table(read, this.text, this.keep);
-    this.results = new Results(table, parseQuestions(new Map(questions)));
+    const results = new Results(table, parseQuestions(new Map(questions)));
+    if (keep) await this.#beSureOfNone();
+    // Another file has taken the place of this one meanwhile.
+    if (this.read !== read) return;
+    this.results = results;
     const { reading } = this.#workbench;
     const about = { text: this.text, keep: this.keep, questions, reading };
     const plan = (this.#plan = { id: crypto.randomUUID(), file, name: read.name, ...about });
@@ -160,15 +175,63 @@ export class Session extends EventTarget {
     });
   }
 
+  /**
+   * A run that another page began, and that is nobody's now, is not deleted before this page has told of it.
+   * @throws {KeptRunError} there is one
+   */
+  async #beSureOfNone() {
+    this.#starting = true;
+    try {
+      // What it could not take up it has said itself.
+      await this.#restored?.catch(() => null);
+      const found = this.holds === null && (await this.#taken(0));
+      if (!found) return;
+      this.#become(this.status);
+      throw new KeptRunError(S.table.keptRun(found.plan.name));
+    } finally {
+      this.#starting = false;
+    }
+  }
+
   /** @param {Plan} plan */
   async #keep(plan) {
     try {
+      if (!(await this.#claim(0))) throw new KeptRunError(S.table.keptElsewhere);
       await kept.begin(plan);
       this.holds = plan.name;
       this.#heldIsSaved = false;
     } catch (error) {
       this.notKept = error;
+      this.#release();
     }
+  }
+
+  /**
+   * The run that the browser keeps, which this page has from then on.
+   * @param {number} ms to wait for another page
+   * @returns {ReturnType<typeof kept.load>} null where there is none, or another page has it
+   */
+  async #taken(ms) {
+    if (!(await kept.exists()) || !(await this.#claim(ms))) return null;
+    try {
+      const found = await kept.load();
+      this.holds = found && found.plan.name;
+      return found;
+    } finally {
+      if (this.holds === null) this.#release();
+    }
+  }
+
+  /** @param {number} ms to wait for another page */
+  async #claim(ms) {
+    this.#letGo ??= await kept.claim(ms);
+    this.elsewhere = this.#letGo === null;
+    return !this.elsewhere;
+  }
+
+  #release() {
+    this.#letGo?.();
+    this.#letGo = null;
   }
 
   /** Goes on where the run was paused; returns when it is paused or done. */
@@ -179,11 +242,17 @@ export class Session extends EventTarget {
   /** @param {() => Promise<void>} prepare */
   async #run(prepare) {
     const signal = this.#begin();
+    this.waits = false;
     // From the first moment, so that nothing starts it twice.
     this.#become("running");
+    const onWait = () => {
+      this.waits = true;
+      this.#become("running");
+    };
     try {
       await prepare();
-      await this.#answer(signal);
+      signal.throwIfAborted();
+      await this.#workbench.alone(() => this.#answer(signal), signal, onWait);
     } catch (error) {
       if (errorCode(error) === "DEVICE_LOST") this.#workbench.discardEngine();
       if (!signal.aborted && errorCode(error) !== "ABORTED") throw error;
@@ -195,7 +264,7 @@ export class Session extends EventTarget {
 
   /** @param {AbortSignal} signal */
   async #answer(signal) {
-    signal.throwIfAborted();
+    this.waits = false;
     const results = /** @type {Results} */ (this.results);
     const plan = /** @type {Plan} */ (this.#plan);
     const engine = await this.#workbench.engine();
@@ -280,23 +349,25 @@ export class Session extends EventTarget {
   async forget() {
     if (!this.holds) return;
     this.holds = null;
-    await kept.forget();
+    try {
+      await kept.forget();
+    } finally {
+      this.#release();
+    }
     this.dispatchEvent(new Event("status"));
   }
 
-  /** Takes up the run that the browser kept, where there is one; looks once. */
+  /** Takes up the run that the browser kept, where there is one and no other page has it; looks once. */
   restore() {
     this.#restored ??= this.#restore();
     return this.#restored;
   }
 
   async #restore() {
-    const found = await kept.load();
-    if (!found) return;
-    const { plan, blocks } = found;
-    this.holds = plan.name;
+    const found = await this.#taken(LEAVING_MS);
     // A file that was opened meanwhile stays; what the browser holds can still be deleted.
-    if (this.status !== "empty") return this.#become(this.status);
+    if (!found || this.status !== "empty") return this.#become(this.status);
+    const { plan, blocks } = found;
     const signal = this.#begin();
     this.#become("reading");
     try {
@@ -322,9 +393,9 @@ export class Session extends EventTarget {
     this.#settle();
   }
 
-  /** @returns {boolean} whether a file is read or rows are answered */
+  /** @returns {boolean} whether a file is read, or rows are answered or about to be */
   get #busy() {
-    return this.status === "reading" || this.status === "running";
+    return this.#starting || this.status === "reading" || this.status === "running";
   }
 
   /**

@@ -185,7 +185,7 @@ class TableTab {
     const { session } = this;
     const { status, read, results } = session;
     const focused = this.panel.contains(document.activeElement) ? document.activeElement : null;
-    this.reading.textContent = status === "reading" ? T.reading : "";
+    this.reading.textContent = status === "reading" ? T.reading : session.elsewhere ? T.elsewhere : "";
     if (read && read !== this.#read) this.source.recede();
     this.#read = read;
     this.setUp.hidden = !read || status === "reading";
@@ -270,7 +270,7 @@ class TableTab {
     if (status === "running" && rows > 0) {
       const rate = rows / ((performance.now() - stretch.began) / 1000);
       parts.push(T.rate(rate), T.left(results.open / rate));
-    } else if (status === "running") parts.push(T.waiting);
+    } else if (status === "running") parts.push(this.session.waits ? T.waitingForProof : T.waiting);
     else if (status === "paused") parts.unshift(T.paused);
     else if (status === "done") parts.unshift(T.done);
     this.status.textContent = parts.join(" · ");
