@@ -180,6 +180,7 @@ export const S = {
 
   retry: "Try again",
   dismiss: "Dismiss",
+  cancel: "Cancel",
   errorHeadings: {
     load: "The model could not be loaded.",
     run: "The text could not be decided.",
@@ -195,6 +196,7 @@ export const S = {
   found: (value) => ` Found: ${value}`,
   unknownCause: "Something failed without saying why.",
   advice: {
+    KEPT_RUN: "Reload this page to go on with that run here, or start again: that deletes it.",
     UNSUPPORTED: "Use a current Chrome, Edge, Firefox or Safari, or load the page with ?device=wasm.",
     INTEGRITY:
       "A file or a result is not what it should be. Reload the page; if it stays, build or copy the bundle again.",
@@ -379,6 +381,8 @@ export const S = {
     sourceHeading: "Table",
     drop: "Drop a CSV, TSV or JSONL file here, or",
     choose: "Choose a file",
+    brokenHint:
+      "A broken row is rejected with its number, and all others are answered. Only where a stray quote hides where the next row begins is the whole file refused; the message then names the row.",
     paste: "Or paste rows",
     pasteLabel: "Rows with a header, as CSV or tab separated, or JSON lines",
     pasteUse: "Use these rows",
@@ -405,11 +409,37 @@ export const S = {
 
     keepRun: "Keep this run in the browser, so that it survives a reload",
     keepHint:
-      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
+      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, discard the answers or start again.",
     holds: "This browser keeps this run: file, questions and finished rows.",
     /** @param {string} name */
     holdsOther: (name) =>
       `This browser keeps a run of ${name}, which comes back with a reload. Starting another deletes it.`,
+    losing: {
+      heading: {
+        open: "Open another table?",
+        start: "Start again?",
+        discard: "Discard the answers?",
+      },
+      /** @param {number} rows */
+      unsaved: (rows) =>
+        rows === 1
+          ? "One answered row is not downloaded."
+          : `${formatCount(rows)} answered rows are not downloaded.`,
+      gone: "They are gone then.",
+      comesBack:
+        "This browser keeps them: they come back with a reload, until another run is started or they are deleted.",
+      replace: "Delete the run that is kept?",
+      /** @param {string} name */
+      elsewhere: (name) =>
+        `This browser keeps a run of ${name}, which is not downloaded. Starting another deletes it.`,
+      yes: { open: "Open it", start: "Start again", discard: "Discard" },
+      start: "Start",
+    },
+    /** @param {string} name */
+    keptRun: (name) => `This browser keeps a run of ${name}, which another tab began.`,
+    keptElsewhere: "Another tab of this page keeps one.",
+    elsewhere:
+      "Another tab of this page has the run that this browser keeps. It goes on there, and runs of this tab are not kept beside it. Once that tab is closed, its run comes here with a reload.",
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",
@@ -430,6 +460,7 @@ export const S = {
     again: "Start again",
     restored: "Took up the run that this browser kept",
     waiting: "Starts as soon as the model is ready",
+    waitingForProof: "Starts as soon as the Proof tab has measured",
     /** @param {number} done @param {number} all @param {number} rejected */
     progress: (done, all, rejected) =>
       `${formatCount(done)} of ${formatCount(all)} rows${rejected > 0 ? `, ${formatCount(rejected)} rejected` : ""}`,
@@ -580,6 +611,7 @@ export const S = {
     notCopied: "The browser did not let the page copy: download them instead",
     idle: "Not measured yet",
     waitingForModel: "Measures as soon as the model is ready",
+    waitingForTable: "Measures as soon as the run of the Table tab is paused or done",
     noQuestions: "There is no question that can be asked: write one on the Decide tab",
     progressLabel: "Measuring",
     /** @param {number} done @param {number} all */

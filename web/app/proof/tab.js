@@ -116,37 +116,47 @@ class Proof {
     this.view.setOf(words.join(" "));
   }
 
-  /** Measures the text and the questions as they stand now. */
+  /** Measures the text and the questions as they stand once nothing else needs the engine alone. */
   async measure() {
     const { view, workbench } = this;
     if (this.running) return;
     await this.#busy(
       () => this.measure(),
-      async (signal) => {
-        view.setProgress(P.waitingForModel, 0);
-        const engine = await workbench.engine();
-        signal.throwIfAborted();
-        const { info } = engine;
-        const plan = this.#plan(info);
-        if (plan.own.length === 0) return P.noQuestions;
-        const last = (this.last = { info, plan, found: {}, date: new Date().toISOString(), formats: null });
-        view.comparison.textContent = "";
-        this.#show(plan, {});
-        this.#showOf();
-        view.setExportable(false);
-        workbench.announce(P.progressLabel);
-        const [began, steps] = [performance.now(), stepsOf(plan)];
-        const onStep = (/** @type {number} */ done, /** @type {Found} */ found) => {
-          last.found = found;
-          this.#show(plan, found);
-          view.setProgress(P.progress(done, steps), done / steps);
-          view.setExportable(true);
+      (signal) => {
+        const onWait = () => {
+          view.setProgress(P.waitingForTable, 0);
+          workbench.announce(P.waitingForTable);
         };
-        await measure(engine, plan, { signal, onStep });
-        this.#showOf();
-        return P.finished(performance.now() - began);
+        return workbench.alone(() => this.#measure(signal), signal, onWait);
       },
     );
+  }
+
+  /** @param {AbortSignal} signal @returns {Promise<string>} what is said of its end */
+  async #measure(signal) {
+    const { view, workbench } = this;
+    view.setProgress(P.waitingForModel, 0);
+    const engine = await workbench.engine();
+    signal.throwIfAborted();
+    const { info } = engine;
+    const plan = this.#plan(info);
+    if (plan.own.length === 0) return P.noQuestions;
+    const last = (this.last = { info, plan, found: {}, date: new Date().toISOString(), formats: null });
+    view.comparison.textContent = "";
+    this.#show(plan, {});
+    this.#showOf();
+    view.setExportable(false);
+    workbench.announce(P.progressLabel);
+    const [began, steps] = [performance.now(), stepsOf(plan)];
+    const onStep = (/** @type {number} */ done, /** @type {Found} */ found) => {
+      last.found = found;
+      this.#show(plan, found);
+      view.setProgress(P.progress(done, steps), done / steps);
+      view.setExportable(true);
+    };
+    await measure(engine, plan, { signal, onStep });
+    this.#showOf();
+    return P.finished(performance.now() - began);
   }
 
   /** Asks the questions in fp32 too, where the bundle has it. */

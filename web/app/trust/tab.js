@@ -4,6 +4,7 @@
 import { h } from "../dom.js";
 import { describeError } from "../failure.js";
 import { S } from "../strings.js";
+import { guardLeaving, mayLose } from "../table/losses.js";
 import { readFile } from "../table/reader.js";
 import { sessionOf } from "../table/session.js";
 import { accuracyInterval, figures, labelled, seeded } from "./figures.js";
@@ -90,6 +91,7 @@ class TrustTab {
   }
 
   start() {
+    guardLeaving(this.session);
     this.session.addEventListener("status", () => this.refresh());
     this.session.addEventListener("rows", () => this.#later());
     this.session.restore().catch((error) => this.workbench.alert("file", error));
@@ -107,8 +109,10 @@ class TrustTab {
 
   async #run() {
     this.workbench.clearAlerts();
+    const { session } = this;
     try {
-      await (this.session.results ? this.session.go() : this.session.start(false));
+      if (session.results) await session.go();
+      else if (await mayLose(session, "start")) await session.start(false);
     } catch (error) {
       this.workbench.alert("table", error);
     }
