@@ -763,7 +763,10 @@ export const S = {
     noStart: "Python could not be started.",
     running: "Running …",
     stopping: "Stopping …",
-    restarted: "Python did not stop and was started anew: all names are gone.\n",
+    lost: {
+      stuck: "Python did not stop and was started anew: all names are gone.\n",
+      broken: "Python broke down and was started anew: all names are gone.\n",
+    },
     ended: {
       /** @param {number} ms */
       done: (ms) => `Done in ${formatMs(ms)}.`,
