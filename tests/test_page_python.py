@@ -186,7 +186,7 @@ def another(context: BrowserContext, bundle: Path, held: list[Route] | None = No
         other = context.browser.new_context(service_workers="block")
         other.add_init_script(WATCH)
         if held is not None:
-            other.route("**/session.py", held.append)
+            other.route("**/session.py", lambda route: held.append(route))
         page = other.new_page()
         page.goto(f"{server.url}?device=wasm#python")
         expect(status(page)).to_have_text(re.compile("is starting" if held is not None else "is ready"))
@@ -232,16 +232,16 @@ def test_python_that_does_not_stop_gives_the_engine_back(context: BrowserContext
             "many = {f'q{i}': Noul(f'Is it number {i}?') for i in range(60)}\n"
             "work = [asyncio.ensure_future(engine.decide(f'Text {i}', many, readout='labels', run_tokens=20))\n"
             "        for i in range(1000)]\n"
-            "await work[0]\n"
+            "await asyncio.sleep(0.2)\nprint('stuck')\n"
             "while True:\n    try:\n        while True:\n            pass\n"
             "    except BaseException:\n        pass\n",
         )
         page.keyboard.press("Control+Enter")
-        expect(status(page)).to_have_text("Running …")
+        output = page.get_by_role("log", name="Output")
+        expect(output).to_contain_text("stuck")
         page.get_by_role("button", name="Stop").click()
         expect(status(page)).to_have_text(re.compile("is ready"))
-        said = page.get_by_role("log", name="Output").inner_text()
-        assert said == "Python did not stop and was started anew: all names are gone.\n"
+        assert output.inner_text().endswith("Python did not stop and was started anew: all names are gone.\n")
         assert run(page, "'engine' in globals()") == "False\n"
         # The engine is free for whoever asks next.
         assert run(page, connect + one) == "['a']\n"
@@ -270,7 +270,7 @@ def test_a_run_ends_whatever_is_raised(tab: Page) -> None:
         "import sys\n\nclass Broken:\n    def write(self, text):\n        raise OSError('no such stream')\n\n"
         "sys.stderr = Broken()\n1 / 0"
     )
-    assert "OSError: no such stream" in run(tab, code, "Failed after ")
+    assert "no such stream" in run(tab, code, "Failed after ")
     assert run(tab, "sys.stderr = sys.__stderr__") == ""
 
 

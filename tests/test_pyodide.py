@@ -52,7 +52,7 @@ import asyncio, gc, js, typedecide.browser
 from typedecide import *
 
 class Frame:
-    '''What decide_frame asks of a DataFrame, where there is no pandas.'''
+    '''What decide_frame asks of a DataFrame: pandas for Pyodide is neither on PyPI nor on npm.'''
     def __init__(self, columns):
         self.data = columns
     columns = property(lambda self: list(self.data))
