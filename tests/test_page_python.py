@@ -231,7 +231,7 @@ def test_python_that_does_not_stop_gives_the_engine_back(context: BrowserContext
             page,
             "many = {f'q{i}': Noul(f'Is it number {i}?') for i in range(60)}\n"
             "work = [asyncio.ensure_future(engine.decide(f'Text {i}', many, readout='labels', run_tokens=20))\n"
-            "        for i in range(1000)]\n"
+            "        for i in range(400)]\n"
             "await asyncio.sleep(0.2)\nprint('stuck')\n"
             "while True:\n    try:\n        while True:\n            pass\n"
             "    except BaseException:\n        pass\n",
@@ -284,6 +284,14 @@ def test_the_editor_fills_its_frame(tab: Page) -> None:
         }"""
     )
     assert below == pytest.approx([0, 0], abs=3)
+
+
+def test_run_stands_next_to_the_samples(tab: Page) -> None:
+    sample = tab.get_by_label("Sample", exact=True).bounding_box()
+    button = tab.get_by_role("button", name="Run").bounding_box()
+    assert sample is not None and button is not None
+    assert 0 < button["x"] - (sample["x"] + sample["width"]) < 50
+    assert abs(button["y"] + button["height"] - (sample["y"] + sample["height"])) < 8
 
 
 def test_the_keyboard_is_not_trapped(tab: Page) -> None:
