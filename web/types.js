@@ -68,6 +68,11 @@ export {};
  */
 
 /**
+ * What an engine is asked by name, over a channel to its worker or over a port.
+ * @typedef {"load" | "prefill" | "score" | "scoreAll" | "decide" | "states" | "memory" | "release" | "scoreFull"} Operation
+ */
+
+/**
  * @typedef {object} Progress
  * @property {"manifest" | "download" | "session" | "selftest" | "ready"} phase
  * @property {string} message

@@ -825,11 +825,12 @@ export const S = {
     /** @param {string} version */
     ready: (version) => `Python ${version} is ready.`,
     noStart: "Python could not be started.",
-    /** @param {string} url */
-    noWorker: (url) => `${url}: the worker cannot be loaded`,
     running: "Running …",
     stopping: "Stopping …",
-    restarted: "Python did not stop and was started anew: all names are gone.\n",
+    lost: {
+      stuck: "Python did not stop and was started anew: all names are gone.\n",
+      broken: "Python broke down and was started anew: all names are gone.\n",
+    },
     ended: {
       /** @param {number} ms */
       done: (ms) => `Done in ${formatMs(ms)}.`,
