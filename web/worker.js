@@ -23,7 +23,7 @@ function loaded() {
   return decider;
 }
 
-/** @type {Record<import("./types.js").Operation, (args: any[], id: number, signal: AbortSignal) => Promise<unknown>>} */
+/** `recall` is the channel's own. @type {Record<import("./types.js").Operation | "recall", (args: any[], id: number, signal: AbortSignal) => Promise<unknown>>} */
 const OPERATIONS = {
   load: async ([settings], id, signal) => {
     decider = await Decider.load(settings, (progress) => postMessage({ id, progress }), signal);
@@ -74,7 +74,7 @@ addEventListener("message", ({ data }) => {
 
 /**
  * @param {number} id
- * @param {import("./types.js").Operation} op
+ * @param {keyof typeof OPERATIONS} op
  * @param {unknown[]} args
  * @param {AbortSignal} signal
  */
