@@ -196,6 +196,14 @@ def _compat(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("System One conformance, with and without a key", told)]
 
 
+def _selftest(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    runs = [run for row in result["rows"] if row["startup"] == "passed" for run in row["runs"]]
+    errors = [run["error"] for run in runs if run["error"] is not None]
+    what = f"all lengths of text and question, against native logits, {_where(result)}"
+    verdict = "right" if result["sound"] else "NOT right"
+    return [(what, f"{verdict} in {len(runs)} runs, {max(errors, default=0):.1e} at most")]
+
+
 def _where(result: Mapping[str, Any]) -> str:
     device = {"wasm": "WASM", "webgpu": "WebGPU"}.get(result["device"], result["device"])
     return f"{device} {result['format']}"
@@ -208,6 +216,7 @@ def _seconds(ms: float) -> str:
 _COSTS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
     "packing-wasm-fp32": _packing,
     "packing-wasm-int8": _packing,
+    "selftest-wasm-fp32": _selftest,
     "load-wasm-int8": _load,
     "memory-wasm-int8": _memory,
     "faults": _faults,
