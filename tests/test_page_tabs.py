@@ -158,7 +158,7 @@ def test_a_tab_that_is_still_fetched_holds_up_no_other(browser: Browser, url: st
     held: list[Route] = []
     with window(browser, 1280, service_workers="block") as context:
         page = context.new_page()
-        context.route("**/app/code/tab.js", held.append)
+        context.route("**/app/code/tab.js", lambda route: held.append(route))
         page.goto(url + NO_MODEL)
         whole(page, "Decide")
         page.get_by_role("tab", name="Code").click()
