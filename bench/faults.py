@@ -613,7 +613,12 @@ def worker_ends_in_prefill(stage: Stage) -> Outcome:
 
 def worker_ends_in_decide(stage: Stage) -> Outcome:
     """The worker ends in the middle of `decide`, and three callers wait."""
-    calls = [["slowly", STATE, SLOWLY], ["decide", OTHER_STATE], ["prefill", STATE], ["scoreAll"]]
+    calls: list[list[Any]] = [
+        ["slowly", STATE, SLOWLY],
+        ["decide", OTHER_STATE],
+        ["prefill", STATE],
+        ["scoreAll"],
+    ]
     return _crowd(stage, calls, 5)
 
 
