@@ -101,7 +101,7 @@ def told(results: Mapping[str, Mapping[str, Any]]) -> str:
         return "All of them together take hours; the next run says how many."
     result = results[NAME]
     failed = sum(step["status"] != 0 for step in result["steps"])
-    outcome = f", {failed} of which failed" if failed else ""
+    outcome = f", {failed} of which failed," if failed else ""
     return (
         f"All {len(result['steps'])} steps{outcome} took {_minutes(result['seconds'])} on {result['cores']} cores"
         f" ({result['processor']})."
