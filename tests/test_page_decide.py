@@ -264,10 +264,11 @@ def test_cards_say_that_an_answer_is_approximate_and_that_it_abstains(
     page: Page, dist_pointer_shallow: Path, url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "calibration.json"
+    model = json.loads((dist_pointer_shallow / "manifest.json").read_text("utf-8"))["model"]
+    about = {name: model[name] for name in ("name", "origin", "shallow")}
     # No probability is above 1: all that is calibrated abstains.
-    path.write_text(
-        json.dumps(document(dist_pointer_shallow, abstain={"alpha": 0.1, "threshold": 1})), "utf-8"
-    )
+    given = document(dist_pointer_shallow, model=about, abstain={"alpha": 0.1, "threshold": 1})
+    path.write_text(json.dumps(given), "utf-8")
     bundle = build_tiny("-shallow-calibrated", shallow=2, anchor="instruction", calibration=path)
     with StaticServer(bundle, headers=PAGE_HEADERS) as server:
         open_page(page, f"{server.url}?device=wasm&auto=1")
@@ -280,7 +281,7 @@ def test_cards_say_that_an_answer_is_approximate_and_that_it_abstains(
         )
         calibrated = [id for id, asked in SAMPLE["questions"].items() if asked["type"] != "score"]
         for id in IDS:
-            expect(card(page, id).locator(".abstains")).to_have_count(id in calibrated)
+            expect(card(page, id).locator(".abstains")).to_have_count(int(id in calibrated))
         expect(card(page, "queue").locator(".verdict")).to_contain_text(
             "abstains: its probability is not above"
         )
@@ -322,6 +323,7 @@ def test_a_narrow_page_shows_its_heads_whole_and_bars_soon(page: Page, url: str)
     open_page(page, url + NO_MODEL)
     page.get_by_role("button", name="Moderation").click()
     # With something to undo there is most in the line.
+    expect(page.get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
     lines = page.locator(".question-part .part-head :is(h2, .hint, button)").filter(visible=True)
     assert lines.count() == 4
     for line in lines.all():

@@ -46,9 +46,9 @@ def url(dist_pointer: Path) -> Iterator[str]:
 
 @contextmanager
 def window(browser: Browser, width: int, **options: Any) -> Iterator[BrowserContext]:
-    """A window without the service worker, so that a test sees what is fetched."""
+    """A window of this width that notes what moves."""
     context = browser.new_context(
-        viewport={"width": width, "height": 800}, service_workers="block", reduced_motion="reduce", **options
+        viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
     )
     context.add_init_script(SHIFTS)
     yield context
@@ -123,11 +123,12 @@ def test_nothing_moves_while_a_tab_is_opened(browser: Browser, url: str, width: 
         time.sleep(0.2)
         route.continue_()
 
-    with window(browser, width) as context:
+    # No service worker: its requests are not seen here, and a page without it loads no model by itself.
+    with window(browser, width, service_workers="block") as context:
         page = context.new_page()
         context.route(re.compile(r"/app/(table|trust|proof|code|python)/[a-z]+\.(js|css)$"), serve)
         page.goto(f"{url}?device=wasm")
-        expect(page.locator(".load-label")).to_have_text("Ready", timeout=LOAD_MS)
+        whole(page, "Decide")
         for name in [*TABS[1:], TABS[0]]:
             # By address: what moves after a click or a key is no surprise, and does not count.
             page.evaluate("(hash) => { location.hash = hash }", name.lower())
@@ -155,9 +156,9 @@ def test_nothing_moves_while_a_kept_run_comes_back(browser: Browser, url: str, w
 
 def test_a_tab_that_is_still_fetched_holds_up_no_other(browser: Browser, url: str) -> None:
     held: list[Route] = []
-    with window(browser, 1280) as context:
+    with window(browser, 1280, service_workers="block") as context:
         page = context.new_page()
-        context.route("**/app/code/tab.js", held.append)
+        context.route("**/app/code/tab.js", lambda route: held.append(route))
         page.goto(url + NO_MODEL)
         whole(page, "Decide")
         page.get_by_role("tab", name="Code").click()
