@@ -353,8 +353,10 @@ def test_files_stay_until_they_are_saved_and_a_refused_copy_is_said(
         expect(bar).to_have_attribute("aria-valuenow", "100")
 
 
-def test_parts_are_filled(browser: Browser, dist_pointer: Path) -> None:
-    with proof_page(browser, dist_pointer, viewport={"width": 1280, "height": 900}) as page:
+def test_parts_are_filled(page: Page, dist_pointer: Path) -> None:
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"{server.url}?device=wasm#proof")
         expect(page.locator("#proof-selftest [data-verdict]").first).to_be_visible(timeout=LOAD_MS)
         empty = page.locator("#proof-selftest").evaluate(
             """(part) => {

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.test_page_proof import MEASURED
 from tests.test_page_proof import status as measuring
 from tests.test_page_table import (
     QUESTIONS,
     done_rows,
-    downloaded,
     finish,
     load,
     open_table,
-    read,
     status,
     tickets,
 )
 from tests.test_page_ui import LOAD_MS, NO_MODEL, RUN_MS, button
 from typedecide.static_server import PAGE_HEADERS, StaticServer
+
+pytestmark = pytest.mark.browser
 
 ONE = {"angry": QUESTIONS["angry"]}
 MANY = 20_000
@@ -83,7 +83,7 @@ def kept(page: Page) -> dict[str, Any]:
     return found
 
 
-def notice(page: Page) -> Any:
+def notice(page: Page) -> Locator:
     """What the Table tab says of another tab's run."""
     return page.get_by_text("Another tab of this page has the run")
 
@@ -111,11 +111,25 @@ def test_the_names_of_tabs_stay_where_they_are(page: Page, address: str, width: 
     assert page.get_by_role("tab", name="Table", exact=True).count() == 1, "a name is read once"
 
 
+def pause(page: Page) -> int:
+    """Pause the run; how many rows are done then."""
+    button(page, "Pause").click()
+    expect(status(page)).to_have_text(re.compile("^Paused · "))
+    return done_rows(page)
+
+
+def go_on(page: Page) -> None:
+    """Resume the run, and see that more rows are answered."""
+    before = done_rows(page)
+    button(page, "Resume").click()
+    while done_rows(page) <= before:
+        page.wait_for_timeout(100)
+
+
 def test_a_second_browser_tab_leaves_a_run_alone(context: BrowserContext, address: str) -> None:
     first = table_page(context, address)
-    start(first, "tickets.csv", tickets(2000, 2000))
-    second = context.new_page()
-    open_table(second, f"{address}?device=wasm", ONE)
+    start(first, "tickets.csv", tickets(MANY, MANY))
+    second = table_page(context, address)
     expect(notice(second)).to_be_visible(timeout=LOAD_MS)
     expect(second.locator(".table-summary")).to_be_hidden()
     expect(button(second, "Delete what is kept")).to_have_count(0)
@@ -131,21 +145,18 @@ def test_a_second_browser_tab_leaves_a_run_alone(context: BrowserContext, addres
     button(second, "Discard the answers").click()
     button(second.get_by_role("dialog"), "Discard").click()
     expect(status(second)).to_be_hidden()
-    assert kept(first)["names"] == ["tickets.csv"]
 
-    # The first goes on through it all, and through a reload.
-    button(first, "Pause").click()
-    expect(status(first)).to_have_text(re.compile("^(Paused|Done) · "))
-    done = done_rows(first)
+    # The first went on, and is kept as it is; a reload brings it back there.
+    done = pause(first)
+    assert kept(first) == {"names": ["tickets.csv"], "runs": 1, "rows": done}
     first.reload()
-    expect(status(first)).to_have_text(re.compile("^(Paused|Done) · "), timeout=LOAD_MS)
+    expect(status(first)).to_have_text(re.compile("^Paused · "), timeout=LOAD_MS)
     assert done_rows(first) == done
-    if done < 2004:
-        button(first, "Resume").click()
-    finish(first)
-    assert kept(first) == {"names": ["tickets.csv"], "runs": 1, "rows": 2004}
+    go_on(first)
+    done = pause(first)
+    assert kept(second) == {"names": ["tickets.csv"], "runs": 1, "rows": done}
 
-    # Once it is closed, its run comes with a reload; not before, and nothing deletes it unasked.
+    # Once it is closed, nothing of the second deletes its run unasked, and a reload brings it there.
     first.close()
     load(second, "few.csv", b"text\none\ntwo\n")
     button(second, "Start").click()
@@ -155,13 +166,14 @@ def test_a_second_browser_tab_leaves_a_run_alone(context: BrowserContext, addres
     expect(second.locator(".held")).to_contain_text(
         "keeps a run of tickets.csv, which comes back with a reload"
     )
-    assert kept(second) == {"names": ["tickets.csv"], "runs": 1, "rows": 2004}
+    assert kept(second) == {"names": ["tickets.csv"], "runs": 1, "rows": done}
     second.reload()
-    finish(second)
-    expect(status(second)).to_contain_text("2,004 of 2,004 rows, 4 rejected")
+    expect(status(second)).to_have_text(re.compile("^Paused · "), timeout=LOAD_MS)
+    assert done_rows(second) == done
     expect(notice(second)).to_have_count(0)
-    _, content = downloaded(second, "Download CSV")
-    assert len(read(content)) == 2000
+    go_on(second)
+    done = pause(second)
+    assert kept(second) == {"names": ["tickets.csv"], "runs": 1, "rows": done}
     button(second, "Delete what is kept").click()
     expect(second.locator(".held")).to_be_empty()
     assert second.evaluate("indexedDB.databases()") == []
@@ -208,22 +220,40 @@ def test_measuring_waits_for_the_rows(context: BrowserContext, address: str) -> 
     assert page.locator("[data-check][data-passed='true']").count() == 4
 
 
-def test_rows_wait_for_the_measuring(context: BrowserContext, address: str) -> None:
+def test_rows_wait_for_the_measuring(browser: Browser, address: str) -> None:
+    context = browser.new_context(service_workers="block")
+    held: list[Route] = []
+    holding = True
+
+    def serve(route: Route) -> None:
+        if holding:
+            held.append(route)
+        else:
+            route.continue_()
+
+    context.route(re.compile(r"/model/.*\.(bin|onnx)"), serve)
     page = table_page(context, address)
     load(page, "few.csv", b"text\none\ntwo\n")
     page.get_by_role("tab", name="Proof").click()
-    page.get_by_role("radio", name="Thorough").check()
+    page.get_by_role("radio", name="Quick").check()
     button(page, "Measure").click()
-    expect(measuring(page)).to_have_text(re.compile("^Step "), timeout=LOAD_MS)
+    expect(measuring(page)).to_have_text("Measures as soon as the model is ready")
     page.get_by_role("tab", name="Table").click()
+    waiting = "0 of 2 rows · Starts as soon as the Proof tab has measured"
     button(page, "Start").click()
-    expect(status(page)).to_have_text("0 of 2 rows · Starts as soon as the Proof tab has measured")
-    # Pausing ends the waiting; going on waits anew.
+    expect(status(page)).to_have_text(waiting)
+    # Pausing ends the waiting, and going on waits anew.
     button(page, "Pause").click()
     expect(status(page)).to_have_text("Paused · 0 of 2 rows")
     button(page, "Resume").click()
-    expect(status(page)).to_have_text("0 of 2 rows · Starts as soon as the Proof tab has measured")
-    page.get_by_role("tab", name="Proof").click()
-    button(page, "Stop").click()
-    page.get_by_role("tab", name="Table").click()
+    expect(status(page)).to_have_text(waiting)
+    # The model is asked for by now, or soon.
+    while not held:
+        page.wait_for_timeout(100)
+    holding = False
+    for route in held:
+        route.continue_()
     finish(page)
+    # It was over before the first row was asked about.
+    assert MEASURED.match(measuring(page).text_content() or "")
+    context.close()
