@@ -69,7 +69,7 @@ def _decide(page: Any) -> None:
 def _proof(page: Any) -> None:
     page.get_by_role("radio", name="Normal").check()
     page.get_by_role("button", name="Measure", exact=True).click()
-    page.get_by_text("Measured in").first.wait_for()
+    page.locator(".proof-status").filter(has_text="Measured in").wait_for()
     page.locator("#panel-proof canvas").nth(1).wait_for()
 
 
@@ -78,9 +78,10 @@ def _code(page: Any) -> None:
 
 
 def _python(page: Any) -> None:
-    page.get_by_text("is ready").wait_for()
+    status = page.locator(".python-status")
+    status.filter(has_text="is ready").wait_for()
     page.get_by_role("button", name="Run", exact=True).click()
-    page.get_by_text("Done in").first.wait_for()
+    status.filter(has_text="Done in").wait_for()
 
 
 def _table(page: Any) -> None:
