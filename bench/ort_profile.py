@@ -72,9 +72,10 @@ WATCH = """
 `count` since the session began, and the `profile`."""
 
 LAYER_PRODUCTS, ATTENTION_PRODUCTS = "layer products", "attention products"
-OTHER = "other nodes"
+READOUT, OTHER = "readout", "other nodes"
 
 PARTS: Mapping[str, str] = {
+    "ReduceLogSumExp": READOUT,
     "RotaryEmbedding": "rotary embedding",
     "Softmax": "softmax and mask",
     "Add": "softmax and mask",
@@ -103,7 +104,7 @@ class Node:
         if self.operator not in _PRODUCTS:
             return PARTS.get(self.operator, OTHER)
         # Attention takes [1, heads, rows, columns], layers take [1, rows, columns], and the readout [rows, columns].
-        return {4: ATTENTION_PRODUCTS, 3: LAYER_PRODUCTS}.get(len(self.taken), "readout")
+        return {4: ATTENTION_PRODUCTS, 3: LAYER_PRODUCTS}.get(len(self.taken), READOUT)
 
     @property
     def flops(self) -> int:
