@@ -23,10 +23,11 @@ WATCH = """
   // The runtime takes the function when it starts.
   console.log = (...words) => (PROFILED ? printed.push(...words) : log(...words));
   const watch = ({ InferenceSession }) => {
-    const { create } = InferenceSession;
-    watched.create = create.bind(InferenceSession);
+    const create = InferenceSession.create.bind(InferenceSession);
     InferenceSession.create = async (graph, options) => {
-      const session = await watched.create(graph, { ...options, enableProfiling: PROFILED });
+      // Of several builds, the one that is used.
+      watched.create = create;
+      const session = await create(graph, { ...options, enableProfiling: PROFILED });
       const { run } = session;
       runs.length = count = 0;
       session.run = async (feeds, ...more) => {
