@@ -23,10 +23,11 @@ WATCH = """
   // The runtime takes the function when it starts.
   console.log = (...words) => (PROFILED ? printed.push(...words) : log(...words));
   const watch = ({ InferenceSession }) => {
-    const { create } = InferenceSession;
-    watched.create = create.bind(InferenceSession);
+    const create = InferenceSession.create.bind(InferenceSession);
     InferenceSession.create = async (graph, options) => {
-      const session = await watched.create(graph, { ...options, enableProfiling: PROFILED });
+      // Of several builds, the one that is used.
+      watched.create = create;
+      const session = await create(graph, { ...options, enableProfiling: PROFILED });
       const { run } = session;
       runs.length = count = 0;
       session.run = async (feeds, ...more) => {
@@ -72,9 +73,10 @@ WATCH = """
 `count` since the session began, and the `profile`."""
 
 LAYER_PRODUCTS, ATTENTION_PRODUCTS = "layer products", "attention products"
-OTHER = "other nodes"
+READOUT, OTHER = "readout", "other nodes"
 
 PARTS: Mapping[str, str] = {
+    "ReduceLogSumExp": READOUT,
     "RotaryEmbedding": "rotary embedding",
     "Softmax": "softmax and mask",
     "Add": "softmax and mask",
@@ -103,7 +105,7 @@ class Node:
         if self.operator not in _PRODUCTS:
             return PARTS.get(self.operator, OTHER)
         # Attention takes [1, heads, rows, columns], layers take [1, rows, columns], and the readout [rows, columns].
-        return {4: ATTENTION_PRODUCTS, 3: LAYER_PRODUCTS}.get(len(self.taken), "readout")
+        return {4: ATTENTION_PRODUCTS, 3: LAYER_PRODUCTS}.get(len(self.taken), READOUT)
 
     @property
     def flops(self) -> int:
