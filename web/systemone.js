@@ -194,7 +194,9 @@ export function answered({ questions, legends }, model, done) {
 export function answerToWire(answer, legend) {
   const { kind, names, probabilities, value, choice, confidence } = answer;
   const beyond = Object.entries(answer).filter(([name]) => !OWN.includes(name));
-  const extra = Object.fromEntries(beyond.map(([name, item]) => [name.startsWith("x_") ? name : `x_${name}`, item]));
+  const extra = Object.fromEntries(
+    beyond.map(([name, item]) => [name.startsWith("x_") ? name : `x_${name}`, item]),
+  );
   if (kind === "noul") return { type: kind, noul: value, x_confidence: confidence, ...extra };
   const keys = legend ? legend.map((_, i) => String(i)) : names;
   const found = legend
