@@ -150,7 +150,8 @@ class PageEngine:
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
         self._open = partial(self._start, device, software, on_progress, given)
-        self._gone = False
+        # Whether the browser or the page has gone, and whether a caller was told that it failed.
+        self._gone = self._told = False
         try:
             self._call(self._open)
         except BaseException:
@@ -180,7 +181,7 @@ class PageEngine:
             headless=True,
         )
         self._stack.callback(browser.close)
-        self._gone = False
+        self._gone = self._told = False
         browser.on("disconnected", self._note_loss)
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
@@ -284,13 +285,13 @@ class PageEngine:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
 
         `argument` must be JSON. Meanwhile `tell` gets what the page calls `typedecideAnswer` with, and `aborted` is
-        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way gets a
-        DeviceLostError, and the next one a new browser, which has read no text.
+        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way, or the
+        first one after that, gets a DeviceLostError, and the next one a new browser, which has read no text.
         """
 
         def work() -> Any:
             # On the browser's own thread: calls of other threads wait for this one, and have their own.
-            if self._gone:
+            if self._gone and self._told:
                 with suppress(Exception):
                     self._stack.close()
                 self._open()
@@ -319,6 +320,7 @@ class PageEngine:
             except Exception as error:
                 # By module, because Playwright need not be importable.
                 if type(error).__module__.startswith("playwright."):
+                    self._told = True
                     raise DeviceLostError(
                         f"The browser failed: {error}", cause=type(error).__name__
                     ) from error
