@@ -181,7 +181,6 @@ class PageEngine:
             headless=True,
         )
         self._stack.callback(browser.close)
-        self._gone = self._told = False
         browser.on("disconnected", self._note_loss)
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
@@ -197,6 +196,7 @@ class PageEngine:
         self._page.evaluate(_SETUP)
         creation = {"url": f"{self._base}index.js", "options": options, "progress": on_progress is not None}
         self._info: dict[str, Any] = self._ask(_CREATE, creation)
+        self._gone = self._told = False
 
     def _note_loss(self, _: object) -> None:
         self._gone = True
