@@ -23,6 +23,10 @@ from typedecide.questions import Choice, Noul, Question, Score
 
 LIMIT = 1e-5
 
+LIMITS = {"pointer": LIMIT, "text": 5e-5}
+"""Of readouts without orders. `text` adds up a log-probability for each token of an option, and takes off as many under
+blank evidence: each is rounded as a logit is."""
+
 Mask = NDArray[np.float32]
 
 WORDS = [
@@ -148,7 +152,7 @@ def test_random_packings_of_readouts_without_orders(small: NativeEngine, seed: i
     packing = random_packing(rng)
     found = drift_of_one_pass(small, text(rng, 40), packing, readout)
     print(f"{[len(one.names) for one in packing.questions]} options: drift {found:.2e}")
-    assert found <= LIMIT
+    assert found <= LIMITS[readout]
 
 
 @pytest.mark.parametrize("readout", ["text", "pointer"])
@@ -158,7 +162,7 @@ def test_many_options_without_orders(small: NativeEngine, count: int, readout: s
     questions: list[Question] = [Choice(text(rng, 5), names(rng, count)), random_question(rng, 4)]
     found = drift_of_one_pass(small, text(rng, 20), Packing(questions, 1, 2, 10_000), readout)
     print(f"{count} options by {readout}: drift {found:.2e}")
-    assert found <= LIMIT
+    assert found <= LIMITS[readout]
 
 
 def test_the_whole_model(dist_fp32: Path) -> None:

@@ -274,7 +274,7 @@ class NativeEngine:
         ids = [*questions]
         tell = None if on_answer is None else lambda index, answer: on_answer(ids[index], answer)
         with self._turn(aborted):
-            before = self._state.text if self._state else self._dropped
+            before = self._text
             try:
                 prefill = self._prefill(state)
                 done = self._score(asked, how, tell)
@@ -283,6 +283,11 @@ class NativeEngine:
                 raise
         answers = dict(zip(ids, done.answers, strict=True))
         return Decided(**{**vars(done), "answers": answers}, prefill=prefill)
+
+    @property
+    def _text(self) -> str | None:
+        """The text that `score` is about."""
+        return self._state.text if self._state else self._dropped
 
     def _return_to(self, text: str | None) -> None:
         """Have `score` be about a text, which is read again when it is asked about, if it is not kept."""
@@ -419,13 +424,11 @@ class NativeEngine:
 
     def _distrust(self, state: _State, values: NDArray[np.float32]) -> IntegrityError:
         """The error for numbers that are none. What they were computed from may be as wrong: it is computed again."""
-        spoilt = [one for one in self.states.list() if one is state or not one.cache.finite]
-        for one in spoilt:
-            self.states.remove(one)
+        for one in self.states.list():
+            if one is state or not one.cache.finite:
+                self.states.remove(one)
         self._blank_evidence = self._head_cache = None
-        current = self._state
-        if current is not None and any(one is current for one in spoilt):
-            self._state, self._dropped = None, current.text
+        self._return_to(self._text)
         value = float(values[~np.isfinite(values)][0])
         return IntegrityError(f"the runtime gave {value} where a number was due", value=value)
 

@@ -149,7 +149,8 @@ class PageEngine:
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
         self._open = partial(self._start, device, software, on_progress, given)
-        self._gone = False
+        # Whether the browser or the page has gone, and whether a caller was told that it failed.
+        self._gone = self._told = False
         try:
             self._call(self._open)
         except BaseException:
@@ -179,7 +180,6 @@ class PageEngine:
             headless=True,
         )
         self._stack.callback(browser.close)
-        self._gone = False
         browser.on("disconnected", self._note_loss)
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
@@ -195,6 +195,7 @@ class PageEngine:
         self._page.evaluate(_SETUP)
         creation = {"url": f"{self._base}index.js", "options": options, "progress": on_progress is not None}
         self._info: dict[str, Any] = self._ask(_CREATE, creation)
+        self._gone = self._told = False
 
     def _note_loss(self, _: object) -> None:
         self._gone = True
@@ -283,13 +284,13 @@ class PageEngine:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
 
         `argument` must be JSON. Meanwhile `tell` gets what the page calls `typedecideAnswer` with, and `aborted` is
-        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way gets a
-        DeviceLostError, and the next one a new browser, which has read no text.
+        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way, or the
+        first one after that, gets a DeviceLostError, and the next one a new browser, which has read no text.
         """
 
         def work() -> Any:
             # On the browser's own thread: calls of other threads wait for this one, and have their own.
-            if self._gone:
+            if self._gone and self._told:
                 with suppress(Exception):
                     self._stack.close()
                 self._open()
@@ -318,6 +319,7 @@ class PageEngine:
             except Exception as error:
                 # By module, because Playwright need not be importable.
                 if type(error).__module__.startswith("playwright."):
+                    self._told = True
                     raise DeviceLostError(
                         f"The browser failed: {error}", cause=type(error).__name__
                     ) from error
