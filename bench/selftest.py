@@ -38,19 +38,22 @@ LABELS = 8
 """Logits that each run reads of each suffix."""
 
 _CANDIDATES = """async (device) => {
-  const { CANDIDATES } = await import("./runtime.js");
-  return CANDIDATES.filter((one) => one.device === device);
+  const { choose } = await import("./candidates.js");
+  return choose(device);
 }"""
 
 # Without golden cases a candidate starts whatever it computes; the self-test is run on it afterwards.
 _OPEN = """async ({ device, format, candidate, threads }) => {
-  const [{ Store }, { start }] = await Promise.all([import("./store.js"), import("./runtime.js")]);
+  const { Store } = await import("./store.js");
+  const { Clock } = await import("./clock.js");
+  const { start, survey } = await import("./runtime.js");
   const store = await Store.open(new URL("./", location.href), { keep: false });
   const entry = store.manifest.formats[format];
   globalThis.golden = entry.golden;
   entry.golden = [];
-  const options = { device, format, threads, candidates: [candidate], report: () => {} };
-  const { engine, adapter, ort, threads: used } = await start(store, options);
+  const options = { device, format, threads, candidates: [candidate], clock: new Clock(), report: () => {} };
+  const ways = await survey(store.manifest, options);
+  const { engine, adapter, ort, threads: used } = await start(store, ways, options);
   Object.assign(globalThis, { engine, entry });
   return { adapter, ort, threads: used };
 }"""

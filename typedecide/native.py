@@ -21,13 +21,19 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibrator, Given
-from typedecide.errors import AbortedError, IntegrityError, InvalidStateError, UnsupportedError
+from typedecide.errors import (
+    AbortedError,
+    IntegrityError,
+    InvalidQuestionError,
+    InvalidStateError,
+    UnsupportedError,
+)
 from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
 from typedecide.options import Asking, Options, readouts_of, resolve
 from typedecide.orderings import Level, certified, rounds
 from typedecide.prior import BatchPrior, Prior
 from typedecide.prompt import Prompt, PromptSpec
-from typedecide.questions import Question
+from typedecide.questions import Question, check_ids
 from typedecide.readout import read
 from typedecide.readouts import Readout, readouts
 from typedecide.recent import KEPT_QUESTIONS, Recent
@@ -231,7 +237,11 @@ class NativeEngine:
 
     def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
         """Answer one question about the prefilled text; the arguments are those of `score_all`."""
-        done = self.score_all([question], orderings, **options)
+        # It is the only one: nobody counts.
+        with _located(lambda error: error.moved(error.loc[1:])):
+            how, asked = self._plan([question], orderings, options)
+        with self._turn():
+            done = self._score(asked, how, None)
         return Scored(**vars(done.answers[0]), tokens=done.tokens_run, ms=done.ms)
 
     def score_all(
@@ -250,8 +260,12 @@ class NativeEngine:
                 cyclic ones, or (default) "auto": both of two options, and up to a budget of more.
             on_answer: told each answer as soon as its last order is read.
             options: `typedecide.options.Options`.
+
+        Raises:
+            InvalidQuestionError: its `loc` starts with the question's place in the list.
         """
-        how, asked = self._plan(questions, orderings, options)
+        with _located(lambda error: error.moved(error.loc, f"Question {error.loc[0]}: {error.message}")):
+            how, asked = self._plan(questions, orderings, options)
         with self._turn():
             return self._score(asked, how, on_answer)
 
@@ -268,10 +282,12 @@ class NativeEngine:
         """Prefill a text and answer questions about it, by id; the arguments are those of `score_all`.
 
         Where `aborted` says so, the work stops before its next run with an AbortedError; the engine stays usable.
-        After an error `score` is about the text that it was about before.
+        After an error `score` is about the text that it was about before. An InvalidQuestionError's `loc` starts with
+        the question's id.
         """
-        how, asked = self._plan([*questions.values()], orderings, options)
-        ids = [*questions]
+        ids = check_ids(questions)
+        with _located(lambda error: error.moved((ids[int(error.loc[0])], *error.loc[1:]))):
+            how, asked = self._plan([*questions.values()], orderings, options)
         tell = None if on_answer is None else lambda index, answer: on_answer(ids[index], answer)
         with self._turn(aborted):
             before = self._text
@@ -297,15 +313,28 @@ class NativeEngine:
     def _plan(
         self, questions: Sequence[Question], orderings: Level | None, options: Options
     ) -> tuple[Asking, list[_Open]]:
-        """How to ask, and what to read; the errors of wrong options come from here."""
+        """How to ask, and what to read; the errors of wrong options come from here.
+
+        Raises:
+            InvalidQuestionError: its `loc` starts with the question's index.
+        """
         how = resolve(self.bundle.manifest, "native", orderings, options)
         self._calibrator.require(how)
         asked = []
         for index, question in enumerate(questions):
+            self._check_labels(question, how, [index])
             shifts = how.shifts(question, index)
             plan = rounds(shifts) if how.stops_early(question) else (shifts, [])
             asked.append(_Open(index, question, plan, []))
         return how, asked
+
+    def _check_labels(self, question: Question, how: Asking, loc: list[str | int]) -> None:
+        """InvalidQuestionError where a question, at `loc`, has more options than this bundle can list."""
+        count, most = len(question.names), len(self.bundle.labels)
+        if how.readout == "labels" and count > most:
+            raise InvalidQuestionError(
+                f"This bundle has labels for {most} options.", value=count, loc=[*loc, "criteria"]
+            )
 
     def _score(self, asked: Sequence[_Open], how: Asking, on_answer: OnAnswer | None) -> ScoredAll:
         """Answer what was planned."""
@@ -335,6 +364,7 @@ class NativeEngine:
         began = time.perf_counter()
         orderings: Level | None = 1 if readout == "labels" else None
         how = resolve(self.bundle.manifest, "native", orderings, {"readout": readout})
+        self._check_labels(question, how, [])
         used = self._readouts[how.readout]
         with self._turn():
             reading, tokens = self._full_reading(used, state, question)
@@ -478,6 +508,15 @@ class NativeEngine:
         if self._state is None:
             raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
         return self._state
+
+
+@contextmanager
+def _located(change: Callable[[InvalidQuestionError], InvalidQuestionError]) -> Iterator[None]:
+    """An invalid question's error that is raised inside says where it is by another path, or in other words."""
+    try:
+        yield
+    except InvalidQuestionError as error:
+        raise change(error) from None
 
 
 NOTHING = Totals(0, 0, 0)
