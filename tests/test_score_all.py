@@ -143,7 +143,7 @@ def test_more_orders_than_options_are_refused_by_name(native_engine: NativeEngin
 
 
 def test_a_question_alone_is_not_counted(native_engine: NativeEngine) -> None:
-    with pytest.raises(InvalidQuestionError, match="^The orderings must be") as caught:
+    with pytest.raises(InvalidQuestionError, match=r"^The orderings must be") as caught:
         native_engine.score(Noul("Is it urgent?"), 3, readout="labels")
     assert caught.value.data["loc"] == []
 
