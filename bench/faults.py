@@ -106,8 +106,10 @@ _POISON = """() => {
 }"""
 
 # What WebAssembly does at a failed assertion, and from then on.
-_TRAP = """() => {
-  globalThis.fault = async () => {
+_TRAP = """(left) => {
+  globalThis.fault = async (run) => {
+    left -= 1;
+    if (left > 0) return run();
     throw new WebAssembly.RuntimeError("unreachable");
   };
 }"""
@@ -120,6 +122,8 @@ _END_IN_RUN = """(left) => {
     return new Promise(() => {});
   };
 }"""
+
+_LOADED = "() => globalThis.engine.info.loadMs"
 
 _FORGET = """async (name) => {
   const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("typedecide");
@@ -149,8 +153,7 @@ _CROWD = """async ({ calls, questions }) => {
 }"""
 
 # The fault comes from outside once the first answer is there.
-_BEGIN = """async ({ questions, options, half }) => {
-  await globalThis.engine.prefill(half);
+_BEGIN = """async ({ questions, options }) => {
   let begun;
   const first = new Promise((resolve) => (begun = resolve));
   globalThis.told = [];
@@ -574,7 +577,7 @@ def device_lost(stage: Stage) -> Outcome:
     with stage.served(stage.bundle, gpu=True) as window:
         tab = window.tab(_WATCH_DEVICE)
         tab.load(**GPU)
-        return _broken_run(stage, tab, "() => globalThis.lastDevice.destroy()")
+        return _broken_run(stage, tab, lambda: tab.in_worker("() => globalThis.lastDevice.destroy()"))
 
 
 def gpu_process_crash(stage: Stage) -> Outcome:
@@ -606,15 +609,15 @@ def runtime_traps(stage: Stage) -> Outcome:
     with stage.served(stage.bundle) as window:
         tab = window.tab(stage.around_runs())
         tab.load()
-        return _broken_run(stage, tab, _TRAP)
+        return _broken_run(stage, tab, in_run=_TRAP)
 
 
 def worker_ends(stage: Stage) -> Outcome:
     """The worker ends in the middle of `scoreAll`."""
     with stage.served(stage.bundle) as window:
-        tab = window.tab()
+        tab = window.tab(stage.around_runs())
         tab.load()
-        return _broken_run(stage, tab, "() => self.close()")
+        return _broken_run(stage, tab, in_run=_END_IN_RUN)
 
 
 def worker_ends_in_prefill(stage: Stage) -> Outcome:
@@ -668,18 +671,27 @@ def idle_worker_ends(stage: Stage) -> Outcome:
         return Outcome("the next call starts another worker, which reads the text again", clock.ms)
 
 
-def _broken_run(stage: Stage, tab: Tab, fault: str | Callable[[], object]) -> Outcome:
-    """Plant a fault during `scoreAll`, which must still give right answers, and each of them once."""
-    argument = {"questions": list(QUESTIONS.values()), "options": SLOWLY, "half": STATE}
-    tab.evaluate(_BEGIN, argument)
+def _broken_run(
+    stage: Stage, tab: Tab, fault: Callable[[], object] | None = None, in_run: str | None = None
+) -> Outcome:
+    """Break `scoreAll`, which must still give right answers, and each of them once.
+
+    The fault comes from outside after the first answer, or it is a function for the worker that breaks its second run.
+    """
+    tab.evaluate("async (text) => void (await globalThis.engine.prefill(text))", STATE)
+    before = tab.evaluate(_LOADED)
+    if in_run:
+        tab.in_worker(in_run, 2)
     clock = Clock()
-    if isinstance(fault, str):
-        tab.in_worker(fault)
-    else:
+    tab.evaluate(_BEGIN, {"questions": list(QUESTIONS.values()), "options": SLOWLY})
+    if fault:
+        expect(tab.evaluate("() => globalThis.told.length") < len(QUESTIONS), "the fault came too late")
+        clock = Clock()
         fault()
     done = tab.evaluate(_END)
     ms = clock.ms
     stage.check(done["answers"], slowly=True)
+    expect(tab.evaluate(_LOADED) != before, "nothing broke: the engine was not loaded again")
     expect(
         sorted(done["told"]) == list(range(len(QUESTIONS))), "answers told twice or never", told=done["told"]
     )
