@@ -132,10 +132,9 @@ def describe() -> list[dict[str, str]]:
         _row(name, "many", "many", use, GENERATED_LICENCE, "bench/generator", about)
         for name, (use, about) in _ABOUT_GENERATED.items()
     ]
-    hand = _row(
-        "corpus", "many", "many", "train", CORPUS_LICENCE, "pybuild/corpus", "texts and questions by hand"
-    )
-    return [*made, *real, hand]
+    about = "texts and questions, written by a language model"
+    corpus = _row("corpus", "many", "many", "train", CORPUS_LICENCE, "pybuild/corpus", about)
+    return [*made, *real, corpus]
 
 
 def _row(
