@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -185,19 +185,26 @@ def results_path(args: argparse.Namespace, name: str) -> Path | None:
     return Path(args.json) if args.json else RESULTS / f"{name}-{args.device}-{args.format}.json"
 
 
-def publish(args: argparse.Namespace, result: Mapping[str, Any], summary: str) -> Path | None:
-    """Print the results and write them; gives the path of the file, if one was written."""
+def publish(
+    args: argparse.Namespace,
+    result: Mapping[str, Any],
+    summary: str,
+    plot: Callable[[Mapping[str, Any], Path], object] | None = None,
+) -> None:
+    """Print the results and write them, and draw their plot beside that file."""
     text = json.dumps({**result, "command": args.command}, indent=2, allow_nan=False)
     if args.json == "-":
         print(text)
-        return None
+        return
     print(summary)
     path = results_path(args, result["benchmark"])
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n", encoding="utf-8")
         print(f"wrote {path}")
-    return path
+        if plot is not None:
+            plot(result, path.with_suffix(".svg"))
+            print(f"wrote {path.with_suffix('.svg')}")
 
 
 def plotting(name: str) -> Any:

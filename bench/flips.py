@@ -93,10 +93,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     bundle = common.find_bundle(args, STOCK_MODEL)
     with common.open_engine(args, bundle) as engine:
         result = measure(engine, texts[:QUICK_TEXTS] if args.quick else texts)
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

@@ -113,10 +113,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "measured": measured,
         "profile": profiled,
     }
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

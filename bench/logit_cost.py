@@ -63,10 +63,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         state, lengths, repeats = common.shorten(state), QUICK_LENGTHS, QUICK_REPEATS
     with common.open_page(args, bundle) as engine:
         result = measure(engine, state, [lengthened(words) for words in lengths], repeats)
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

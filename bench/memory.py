@@ -103,10 +103,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     plan = QUICK if args.quick else LONG
     with common.open_page(args, bundle) as page:
         result = measure(page, [*sample.values(), *MORE_QUESTIONS], plan)
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

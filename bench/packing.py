@@ -101,10 +101,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     cases = [make_case(questions[:count], level, repeats) for count in counts for level in orders]
     with common.open_page(args, bundle) as engine:
         result = measure(engine, common.shorten(state) if args.short else state, cases, repeats)
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

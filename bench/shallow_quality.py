@@ -107,10 +107,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "failures": len(whole_model.failures),
         "rows": [row(depth, layers, one.decisions, whole_model.decisions) for depth, one in found.items()],
     }
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

@@ -135,10 +135,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     texts = {tokens: text_of(plain, state, tokens) for tokens in prefixes}
     with Engines(lambda k: common.open_engine(args, bundles[k]), args.in_turn) as engines:
         result = measure(engines, texts, [*sample.values()], ks, args.anchor, rounds)
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 

@@ -117,10 +117,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         site.write_site(Path(folder) / "site", bundles)
         measured = measure(rows, plan, Path(folder), args.resume)
     result = {**facts, "peers": site.versions(), **measured}
-    path = common.publish(args, result, summarise(result))
-    if path is not None:
-        plot(result, path.with_suffix(".svg"))
-        print(f"wrote {path.with_suffix('.svg')}")
+    common.publish(args, result, summarise(result), plot)
     return result
 
 
