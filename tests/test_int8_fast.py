@@ -108,6 +108,13 @@ def test_sums_in_float32_would_not_do(tmp_path: Path) -> None:
     assert worst > 1e-4
 
 
+def test_the_grouped_kernel_is_refused(tmp_path: Path) -> None:
+    decoder, weights, _ = parts("llama")
+    layout = store(decoder, weights, NAME, tmp_path, decoder.positions)
+    with pytest.raises(ValueError, match="gqa"):
+        build(decoder, layout, "gqa")
+
+
 def test_rounding_by_moments_changes_outputs_less() -> None:
     rng = np.random.default_rng(3)
     inputs = rng.normal(size=(500, 16)) @ rng.normal(size=(16, 96)) + 0.1 * rng.normal(size=(500, 96))
