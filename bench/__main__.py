@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 
 from bench import (
@@ -13,6 +12,7 @@ from bench import (
     compat,
     faults,
     flips,
+    limit,
     load,
     logit_cost,
     main_thread,
@@ -20,38 +20,26 @@ from bench import (
     packing,
     peers,
     report,
+    selftest,
     shallow_quality,
     shared_check,
     speed,
+    suite,
 )
 from typedecide.errors import TypedecideError
 
 BENCHES = (
     *(shared_check, logit_cost, packing, speed, shallow_quality, flips, memory, main_thread, compat, faults),
     load,
+    limit,
     peers,
+    selftest,
 )
-
-SUITE: tuple[tuple[str, ...], ...] = (
-    ("shared_check", "--device", "wasm", "--format", "fp32"),
-    ("logit_cost", "--device", "wasm", "--format", "int8"),
-    ("packing", "--device", "wasm", "--format", "fp32"),
-    ("speed", "--device", "wasm", "--format", "int8"),
-    ("shallow_quality",),
-    ("flips", "--device", "native", "--format", "fp32"),
-    ("memory", "--device", "wasm", "--format", "int8"),
-    ("main_thread", "--device", "wasm", "--format", "int8"),
-    ("compat", "--device", "native", "--format", "int8"),
-    ("compat", "--device", "wasm", "--format", "int8", "--layers", "4"),
-    ("faults",),
-    ("load", "--device", "wasm", "--format", "int8"),
-    ("peers",),
-)
-"""What runs, in this order, when no benchmark is named: each with the device and format that its question is about."""
 
 _EPILOG = """Each run prints its figures and writes bench/results/NAME-DEVICE-FORMAT.json, with processor, versions,
 date and its own command; most draw a plot beside it. The bundle is built when it is missing. Without a benchmark's name
-all of them run, one after another, and `python -m bench.report` brings report and README up to date.
+everything that has results runs, one after another, which takes hours, and report, README and plots are brought up to
+date, as `python -m bench.report` does by itself. `bench/device.sh` runs some of them on a machine with a GPU.
 
 examples:
   python -m bench shared_check --device wasm --format fp32 --json -
@@ -66,6 +54,8 @@ examples:
   python -m bench compat --device native --format int8
   python -m bench faults
   python -m bench load --mbits 50
+  python -m bench limit --device wasm --format fp32
+  python -m bench selftest --device webgpu --format fp16 --layers 4
   python -m bench.peers.export && python -m bench peers --resume build/peers.jsonl
   python -m bench
 """
@@ -100,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     args = parser().parse_args(given)
     if args.benchmark is None:
-        return run_suite()
+        status = suite.run()
+        report.write(report.read_results())
+        return status
     args.command = shlex.join(["python", "-m", "bench", *given])
     try:
         args.func(args)
@@ -111,24 +103,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error.code}: {error.message}", file=sys.stderr)
         return 1
     return 0
-
-
-def run_suite() -> int:
-    """Run every benchmark of the suite, also after one has failed, then the report; gives the worst exit status."""
-    worst = 0
-    for number, arguments in enumerate(SUITE, 1):
-        print(f"[{number}/{len(SUITE)}] python -m bench {shlex.join(arguments)}", file=sys.stderr, flush=True)
-        began = time.monotonic()
-        status = main(arguments)
-        worst = max(worst, status)
-        outcome = "done" if status == 0 else f"FAILED with status {status}"
-        print(
-            f"[{number}/{len(SUITE)}] {outcome} in {time.monotonic() - began:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
-    report.write(report.read_results())
-    return worst
 
 
 if __name__ == "__main__":

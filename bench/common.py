@@ -53,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser, devices: Sequence[str]) -> No
         help="run this bundle instead of building one under build/bench",
     )
     parser.add_argument(
+        "--built",
+        action="store_true",
+        help="run the bundles that are under build/bench as they are, and build none",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="a short form for tests: less to read or to ask, fewer runs, no results file",
@@ -78,6 +83,8 @@ def find_bundle(
         layers = "" if args.layers is None else f"-{args.layers}-layers"
         depth = "" if shallow is None else f"-shallow-{shallow}-{anchor}"
         out = BUNDLES / (re.sub(r"[^\w.-]+", "-", f"{model}-{args.format}") + layers + depth)
+        if args.built:
+            return Bundle.open(out).root
         return build(out, model, (args.format,), args.layers, shallow=shallow, anchor=anchor)
     bundle: Path = args.bundle
     if args.layers is not None:
@@ -124,12 +131,19 @@ def describe(name: str, engine: PageEngine | NativeEngine, seed: int | None = No
     """
     info = engine.info
     if isinstance(engine, PageEngine):
-        runtime = {
-            "onnxruntime-web": f"{info['ort']['version']} ({info['ort']['build']})",
-            "chromium": engine.browser_version,
-        }
-    else:
-        runtime = {"onnxruntime": info["ort"]["version"]}
+        return facts(name, info, page_versions(info["ort"], engine.browser_version), seed)
+    return facts(name, info, {"onnxruntime": info["ort"]["version"]}, seed)
+
+
+def page_versions(ort: Mapping[str, str], browser: str) -> dict[str, str]:
+    """Versions of what runs a page: ONNX Runtime Web, as the page's runtime tells of it, and the browser."""
+    return {"onnxruntime-web": f"{ort['version']} ({ort['build']})", "chromium": browser}
+
+
+def facts(
+    name: str, info: Mapping[str, Any], runtime: Mapping[str, str], seed: int | None = None
+) -> dict[str, Any]:
+    """As `describe`, of what an engine's info says and of the versions of what ran it."""
     return {
         "benchmark": name,
         "model": info["model"]["name"],

@@ -1,8 +1,8 @@
 """Does everything survive when things break?
 
 Each fault is planted in a real browser with a tiny model: broken files, a server that dies, full storage, a lost GPU
-device, a worker that ends, numbers that are none. Reports what happened, and how long it took until answers came that
-are right: those of the native engine.
+device, a worker that ends, a runtime that traps, numbers that are none. Reports what happened, and how long it took
+until answers came that are right: those of the native engine.
 """
 
 from __future__ import annotations
@@ -70,24 +70,82 @@ _WATCH_DEVICE = """
 }
 """
 
-_POISON = """
-import(new URL("./%s", import.meta.url)).then((module) => {
-  const { InferenceSession } = module.default ?? module;
-  const { run } = InferenceSession.prototype;
-  InferenceSession.prototype.run = async function (...args) {
-    const results = await run.apply(this, args);
-    if (globalThis.poison > 0) {
-      globalThis.poison -= 1;
-      for (const tensor of Object.values(results)) tensor.data.fill(NaN);
-    }
+# The first buffer asked for from then on is larger than any may be, as if the GPU had no memory left.
+_REFUSE = """
+{
+  const { createBuffer } = GPUDevice.prototype;
+  GPUDevice.prototype.createBuffer = function (descriptor) {
+    const size = globalThis.refuse ? 2 * this.limits.maxBufferSize : descriptor.size;
+    globalThis.refuse = false;
+    return createBuffer.call(this, { ...descriptor, size });
+  };
+}
+"""
+
+# Around each run of the runtime; `fault` is a function of the run.
+_AROUND = """
+for (const path of %s)
+  import(new URL(path, import.meta.url)).then((module) => {
+    const { InferenceSession } = module.default ?? module;
+    const { run } = InferenceSession.prototype;
+    InferenceSession.prototype.run = function (...args) {
+      const plain = () => run.apply(this, args);
+      return globalThis.fault ? globalThis.fault(plain) : plain();
+    };
+  });
+"""
+
+# Of one run; caches that stay on the GPU are out of reach.
+_POISON = """() => {
+  globalThis.fault = async (run) => {
+    globalThis.fault = null;
+    const results = await run();
+    for (const tensor of Object.values(results)) if (tensor.location === "cpu") tensor.data.fill(NaN);
     return results;
   };
-});
-"""
+}"""
+
+# What WebAssembly does at a failed assertion, and from then on.
+_TRAP = """() => {
+  globalThis.fault = async () => {
+    throw new WebAssembly.RuntimeError("unreachable");
+  };
+}"""
+
+_END_IN_RUN = """(left) => {
+  globalThis.fault = (run) => {
+    left -= 1;
+    if (left > 0) return run();
+    self.close();
+    return new Promise(() => {});
+  };
+}"""
 
 _FORGET = """async (name) => {
   const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("typedecide");
   for await (const folder of top.values()) await folder.removeEntry(name);
+}"""
+
+_SCORE_ALL = """async (questions) =>
+  (await globalThis.engine.scoreAll(questions)).answers.map((answer) => answer.probabilities)"""
+
+# Several callers at once; what each one gets.
+_CROWD = """async ({ calls, questions }) => {
+  const { engine } = globalThis;
+  const asked = new Map(questions);
+  const list = questions.map(([, question]) => question);
+  const told = [];
+  const onAnswer = (id) => told.push(id);
+  const of = ({ answers }) => Object.values(answers).map((answer) => answer.probabilities);
+  const doing = {
+    prefill: (state) => engine.prefill(state).then(({ tokens }) => tokens),
+    decide: (state) => engine.decide({ state, questions: asked }).then(of),
+    slowly: (state, options) => engine.decide({ state, questions: asked }, { ...options, onAnswer }).then(of),
+    scoreAll: () => engine.scoreAll(list).then(of),
+    release: () => engine.release(),
+  };
+  const done = calls.map(([name, ...given]) => doing[name](...given).catch((error) => error.code));
+  return { done: await Promise.all(done), told };
 }"""
 
 # The fault comes from outside once the first answer is there.
@@ -165,6 +223,12 @@ class Stage:
         target = self._scratch / name
         shutil.copytree(self.bundle, target, copy_function=os.link)
         return target
+
+    def around_runs(self) -> str:
+        """Script for a worker, in which `globalThis.fault` is then called around each run of the runtime."""
+        manifest = json.loads((self.bundle / "manifest.json").read_text("utf-8"))
+        modules = {f"./{build['module']}" for build in manifest["runtime"]["builds"].values()}
+        return _AROUND % json.dumps(sorted(modules))
 
     @contextmanager
     def served(self, folder: Path, gpu: bool = False) -> Iterator[Window]:
@@ -373,6 +437,24 @@ def server_stays_away(stage: Stage) -> Outcome:
         return Outcome(f"BUNDLE after {gave_up / 1e3:.1f} s; the next load fetches the rest only", clock.ms)
 
 
+def silent_server(stage: Stage) -> Outcome:
+    """The server takes requests and answers none, until the next visit."""
+    with stage.served(stage.bundle) as window:
+        tab, link = window.tab(), window.link
+        # The code is there, the bundle's files are not.
+        tab.evaluate("async () => void (await import('./index.js'))")
+        link.hush()
+        clock = Clock()
+        refused(tab.load, "BUNDLE")
+        gave_up = clock.ms
+        expect(gave_up < 4 * HANG_MS, "it took too long to give up", ms=gave_up)
+        link.speak()
+        clock = Clock()
+        tab.load()
+        stage.ask(tab)
+        return Outcome(f"BUNDLE after {gave_up / 1e3:.1f} s; the next load ends well", clock.ms)
+
+
 def newer_manifest(stage: Stage) -> Outcome:
     """A new bundle with another shard, where the browser keeps the old one's files."""
     folder = stage.copy("newer")
@@ -494,6 +576,27 @@ def gpu_process_crash(stage: Stage) -> Outcome:
         )
 
 
+def buffer_refused(stage: Stage) -> Outcome:
+    """The GPU has no room for a buffer: no exception tells, and what is read of it would be zeros."""
+    with stage.served(stage.bundle, gpu=True) as window:
+        tab = window.tab(_REFUSE)
+        tab.load(**GPU)
+        tab.in_worker("() => void (globalThis.refuse = true)")
+        clock = Clock()
+        stage.ask(tab)
+        return Outcome(
+            "the device counts as lost: the engine loads itself again, and its answers are right", clock.ms
+        )
+
+
+def runtime_traps(stage: Stage) -> Outcome:
+    """The runtime traps in the middle of `scoreAll`, after which it runs nothing any more."""
+    with stage.served(stage.bundle) as window:
+        tab = window.tab(stage.around_runs())
+        tab.load()
+        return _broken_run(stage, tab, _TRAP)
+
+
 def worker_ends(stage: Stage) -> Outcome:
     """The worker ends in the middle of `scoreAll`."""
     with stage.served(stage.bundle) as window:
@@ -502,8 +605,45 @@ def worker_ends(stage: Stage) -> Outcome:
         return _broken_run(stage, tab, "() => self.close()")
 
 
+def worker_ends_in_prefill(stage: Stage) -> Outcome:
+    """The worker ends while it reads a long text, and three callers wait."""
+    calls = [["prefill", "word " * 3000], ["decide", STATE], ["scoreAll"], ["decide", STATE]]
+    return _crowd(stage, calls, 3)
+
+
+def worker_ends_in_decide(stage: Stage) -> Outcome:
+    """The worker ends in the middle of `decide`, and three callers wait."""
+    calls: list[list[Any]] = [
+        ["slowly", STATE, SLOWLY],
+        ["decide", OTHER_STATE],
+        ["prefill", STATE],
+        ["scoreAll"],
+    ]
+    return _crowd(stage, calls, 5)
+
+
+def _crowd(stage: Stage, calls: list[list[Any]], run: int) -> Outcome:
+    """Several callers, in a run of whose first call the worker ends: each gets its own answers, each of them once."""
+    with stage.served(stage.bundle) as window:
+        tab = window.tab(stage.around_runs())
+        tab.load()
+        tab.in_worker(_END_IN_RUN, run)
+        clock = Clock()
+        found = tab.evaluate(_CROWD, {"calls": calls, "questions": list(QUESTIONS.items())})
+        ms = clock.ms
+        for (name, *given), done in zip(calls, found["done"], strict=True):
+            if name == "prefill":
+                expect(isinstance(done, int) and done > 0, "the text was not read", done=done)
+            elif OTHER_STATE not in given:
+                stage.check(done, slowly=name == "slowly")
+        told, slow = found["told"], any(name == "slowly" for name, *_ in calls)
+        expect(sorted(told) == (sorted(QUESTIONS) if slow else []), "answers told twice or never", told=told)
+        stage.ask(tab)
+        return Outcome("the engine loads itself again, and all callers get right answers, in their order", ms)
+
+
 def idle_worker_ends(stage: Stage) -> Outcome:
-    """The worker ends between two calls."""
+    """The worker ends between two calls, the next of which is about no text."""
     with stage.served(stage.bundle) as window:
         tab = window.tab()
         tab.load()
@@ -511,11 +651,8 @@ def idle_worker_ends(stage: Stage) -> Outcome:
         tab.in_worker("() => self.close()")
         tab.page.wait_for_timeout(200)
         clock = Clock()
-        answers = tab.evaluate(
-            "async (questions) => (await globalThis.engine.scoreAll(questions)).answers.map((a) => a.probabilities)",
-            list(QUESTIONS.values()),
-        )
-        stage.check(answers)
+        expect(tab.evaluate("() => globalThis.engine.states()") == [], "the worker did not end")
+        stage.check(tab.evaluate(_SCORE_ALL, list(QUESTIONS.values())))
         return Outcome("the next call starts another worker, which reads the text again", clock.ms)
 
 
@@ -555,11 +692,7 @@ def context_overflow(stage: Stage) -> Outcome:
         long = {"type": "noul", "instructions": "why " * 9000}
         refused(lambda: tab.evaluate("(question) => globalThis.engine.score(question)", long), "TOO_LONG")
         # The text before is still there.
-        answers = tab.evaluate(
-            "async (questions) => (await globalThis.engine.scoreAll(questions)).answers.map((a) => a.probabilities)",
-            list(QUESTIONS.values()),
-        )
-        stage.check(answers)
+        stage.check(tab.evaluate(_SCORE_ALL, list(QUESTIONS.values())))
         return Outcome("TOO_LONG gives both lengths; the text before stays", clock.ms)
 
 
@@ -581,22 +714,38 @@ def malformed_requests(stage: Stage) -> Outcome:
 
 def not_a_number(stage: Stage) -> Outcome:
     """The runtime gives NaN: in one run of a prefill, and in one of a scoring."""
-    runtime = json.loads((stage.bundle / "manifest.json").read_text("utf-8"))["runtime"]["builds"]["wasm"]
     with stage.served(stage.bundle) as window:
-        tab = window.tab(_POISON % runtime["module"])
+        tab = window.tab(stage.around_runs())
         tab.load()
         tab.evaluate("(text) => globalThis.engine.prefill(text)", OTHER_STATE)
         # Of a text that is new, the first run is the prefill: its cache is spoilt.
-        tab.in_worker("() => void (globalThis.poison = 1)")
+        tab.in_worker(_POISON)
         refused(lambda: tab.decide(STATE, QUESTIONS), "INTEGRITY")
         clock = Clock()
         stage.ask(tab)
         ms = clock.ms
-        tab.in_worker("() => void (globalThis.poison = 1)")
-        score = "async (questions) => (await globalThis.engine.scoreAll(questions)).answers.map((a) => a.probabilities)"
-        refused(lambda: tab.evaluate(score, list(QUESTIONS.values())), "INTEGRITY")
-        stage.check(tab.evaluate(score, list(QUESTIONS.values())))
+        _poisoned_score(stage, tab)
         return Outcome("INTEGRITY; what may be spoilt is computed again, and the next call is right", ms)
+
+
+def not_a_number_on_the_gpu(stage: Stage) -> Outcome:
+    """The runtime gives NaN in a scoring on WebGPU."""
+    with stage.served(stage.bundle, gpu=True) as window:
+        tab = window.tab(stage.around_runs())
+        tab.load(**GPU)
+        stage.ask(tab)
+        clock = Clock()
+        _poisoned_score(stage, tab)
+        return Outcome(
+            "INTEGRITY; what may be spoilt is computed again, and the next call is right", clock.ms
+        )
+
+
+def _poisoned_score(stage: Stage, tab: Tab) -> None:
+    """NaN in a scoring about STATE: an error, and the next answers are right."""
+    tab.in_worker(_POISON)
+    refused(lambda: tab.evaluate(_SCORE_ALL, list(QUESTIONS.values())), "INTEGRITY")
+    stage.check(tab.evaluate(_SCORE_ALL, list(QUESTIONS.values())))
 
 
 def release_during_run(stage: Stage) -> Outcome:
@@ -614,6 +763,28 @@ def release_during_run(stage: Stage) -> Outcome:
         return Outcome("the run ends with right answers, then the texts are freed", clock.ms)
 
 
+def release_in_a_crowd(stage: Stage) -> Outcome:
+    """`release()` is called during a prefill and during `decide`, and calls wait behind it."""
+    with stage.served(stage.bundle) as window:
+        tab = window.tab()
+        tab.load()
+        calls: list[list[Any]] = [
+            *(["prefill", "word " * 3000], ["release"], ["scoreAll"]),
+            *(["slowly", STATE, SLOWLY], ["release"], ["decide", STATE]),
+        ]
+        clock = Clock()
+        found = tab.evaluate(_CROWD, {"calls": calls, "questions": list(QUESTIONS.items())})["done"]
+        ms = clock.ms
+        expect(
+            found[0] > 3000 and found[2] == "INVALID_STATE",
+            "a text that was freed is asked about",
+            found=found,
+        )
+        stage.check(found[3], slowly=True)
+        stage.check(found[5])
+        return Outcome("what runs ends well; then the texts are freed, and the next call reads its own", ms)
+
+
 FAULTS: Mapping[str, Callable[[Stage], Outcome]] = {
     fault.__name__: fault
     for fault in (
@@ -622,18 +793,25 @@ FAULTS: Mapping[str, Callable[[Stage], Outcome]] = {
         truncated_shard,
         server_dies_and_comes_back,
         server_stays_away,
+        silent_server,
         newer_manifest,
         quota_full,
         two_tabs,
         missing_format,
         device_lost,
         gpu_process_crash,
+        buffer_refused,
+        runtime_traps,
         worker_ends,
+        worker_ends_in_prefill,
+        worker_ends_in_decide,
         idle_worker_ends,
         context_overflow,
         malformed_requests,
         not_a_number,
+        not_a_number_on_the_gpu,
         release_during_run,
+        release_in_a_crowd,
     )
 }
 """Every fault, by name."""

@@ -1,4 +1,4 @@
-"""A network link to a local server that can be slow, and that can be cut.
+"""A network link to a local server that can be slow, silent, or cut.
 
 It passes bytes on between sockets, and sees of HTTP only which paths are asked for.
 """
@@ -32,6 +32,8 @@ class Link:
         self._sockets: set[socket.socket] = set()
         self._listener: socket.socket | None = None
         self._left: int | None = None
+        self._speaking = threading.Event()
+        self._speaking.set()
         self.port = 0
         self.received = 0
         """Bytes of all answers so far, with their headers."""
@@ -58,6 +60,14 @@ class Link:
         """Cut once so many more bytes of answers have come."""
         self._left = count
 
+    def hush(self) -> None:
+        """Take requests from now on, and hold all answers back."""
+        self._speaking.clear()
+
+    def speak(self) -> None:
+        """Let answers through again."""
+        self._speaking.set()
+
     @property
     def is_cut(self) -> bool:
         """Whether new connections are refused."""
@@ -77,6 +87,7 @@ class Link:
 
     def __exit__(self, *_: object) -> None:
         self.cut()
+        self.speak()
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -105,7 +116,8 @@ class Link:
                     one.shutdown(socket.SHUT_RDWR)
 
     def _wait(self, count: int) -> None:
-        """Hold bytes back until the link has time for them; cut it when its bytes are used up."""
+        """Hold bytes back until the link speaks and has time for them; cut it when its bytes are used up."""
+        self._speaking.wait()
         with self._lock:
             self.received += count
             if self._left is not None:

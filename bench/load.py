@@ -1,14 +1,15 @@
 """How long does the page take to its first answer, at the first visit and at the second?
 
 The bundle's page is opened twice in one browser window over a link of a given speed, as a person would open it. The
-second visit should move no byte of the model over the network.
+second visit should move no byte of the model over the network. Each visit is split into the steps of the load, which
+overlap, the reading of the text and the first answer.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench import common
@@ -24,6 +25,21 @@ NAME = "load"
 DEVICES = ("wasm",)
 
 WAIT_MS = 300_000
+
+_WATCH = """
+  const said = (globalThis.said = []);
+  globalThis.Worker = class extends Worker {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => said.push({ at: performance.now(), data }));
+    }
+    postMessage(data, ...more) {
+      said.push({ at: performance.now(), data });
+      super.postMessage(data, ...more);
+    }
+  };
+"""
+"""Runs before the page's own scripts: what is said to its worker and by it, and when."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +63,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         chromium(playwright) as browser,
     ):
         context = browser.new_context()
+        context.add_init_script(_WATCH)
         visits = [visit(context, link, args.device, args.format) for _ in range(2)]
     first, second = visits
     result = {
@@ -72,16 +89,43 @@ def visit(context: BrowserContext, link: Link, device: str, format: str) -> dict
     # The service worker goes on for a moment; a page that is closed too early would not be kept.
     page.evaluate("async () => void (await navigator.serviceWorker.ready)")
     page.locator(".run-status").get_by_text("answered in").wait_for()
+    said = page.evaluate(
+        "() => said.filter(({ data }) => 'op' in data || 'result' in data || 'answer' in (data.progress ?? {}))"
+    )
     page.wait_for_timeout(1000)
     page.close()
     asked = link.paths[paths:]
     model = [path for path in asked if path.startswith("/model/") or path.endswith(".wasm.gzip")]
     return {
         "first_answer_ms": answered * 1e3,
+        "steps": steps(said),
         "bytes": link.received - received,
         "requests": len(asked),
         "model_requests": len(model),
     }
+
+
+def steps(said: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """When each step of a visit ran, in milliseconds since its page was asked for.
+
+    Args:
+        said: messages to the worker and from it, and when they were there.
+    """
+    asked = {
+        one["data"]["op"]: (one["data"]["id"], one["at"]) for one in reversed(said) if "op" in one["data"]
+    }
+    ended = {one["data"]["id"]: one for one in said if "result" in one["data"]}
+    load = ended[asked["load"][0]]
+    info = load["data"]["result"]
+    # The worker has a clock of its own, and says how long the load took by it.
+    began = load["at"] - info["loadMs"]
+    found = {"page": {"from": 0.0, "to": began}}
+    found |= {step: {side: began + ms for side, ms in span.items()} for step, span in info["timings"].items()}
+    prefill = ended[asked["prefill"][0]]
+    answer = next(one["at"] for one in said if "answer" in one["data"].get("progress", {}))
+    found["prefill"] = {"from": asked["prefill"][1], "to": prefill["at"]}
+    found["first answer"] = {"from": prefill["at"], "to": answer}
+    return dict(sorted(found.items(), key=lambda item: item[1]["from"]))
 
 
 def summarise(result: Mapping[str, Any]) -> str:
@@ -95,5 +139,9 @@ def summarise(result: Mapping[str, Any]) -> str:
             f"  {name} visit: first answer after {one['first_answer_ms'] / 1e3:.1f} s, {one['bytes'] / 1e6:.2f} MB in"
             f" {one['requests']} requests, {one['model_requests']} of them for model and runtime"
         )
+        told = (
+            f"{step} {span['from'] / 1e3:.1f}-{span['to'] / 1e3:.1f}" for step, span in one["steps"].items()
+        )
+        lines.append(f"    seconds: {', '.join(told)}")
     lines.append(f"  the second visit is {result['faster']:.1f} times faster")
     return "\n".join(lines)

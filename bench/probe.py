@@ -71,6 +71,7 @@ _RESTART = """async (engine, options) => {
   const { createEngine } = await import("/index.js");
   engine.close();
   globalThis.typedecide.engine = await createEngine(options);
+  return globalThis.typedecide.engine.info;
 }"""
 
 
@@ -106,22 +107,40 @@ class ProbedPage(PageEngine):
         """Run `work` on the browser's thread, with the page."""
         return self._call(lambda: work(self._page))
 
-    def restart(self, state_bytes: int, added: str = "") -> None:
+    def restart(self, state_bytes: int, added: str = "", threads: int | None = None) -> None:
         """Close the engine and load it again, the same way, in a worker that can be asked what it holds.
 
         Args:
             state_bytes: memory for kept states.
             added: more JavaScript to add to the worker's script, such as a planted leak.
+            threads: on WASM; None: as many as before.
         """
 
         def serve(route: Route) -> None:
             response = route.fetch()
             route.fulfill(response=response, body=response.text() + HELD + added)
 
-        self.on_page(lambda page: page.route("**/worker.js", serve))
+        def route(page: Page) -> None:
+            page.unroute("**/worker.js")
+            page.route("**/worker.js", serve)
+
+        self.on_page(route)
         info = self.info
         options = {name: info[name] for name in ("device", "format", "threads")}
-        self.evaluate(_RESTART, {**options, "candidates": [info["candidate"]], "stateBytes": state_bytes})
+        if threads is not None:
+            options["threads"] = threads
+        restarted = {**options, "candidates": [info["candidate"]], "stateBytes": state_bytes}
+        self._info = self.evaluate(_RESTART, restarted)
+
+    def in_worker(self, function: str, argument: object = None) -> Any:
+        """What a JavaScript function of one JSON argument gives in the engine's worker, which has restarted."""
+
+        def ask(page: Page) -> Any:
+            # The runtime's threads are workers too, with a script of their own; a closed engine's may still be there.
+            own = [worker for worker in page.workers if worker.url.endswith("/worker.js")]
+            return own[-1].evaluate(function, argument)
+
+        return self.on_page(ask)
 
     def watch(self, work: Callable[[], T]) -> tuple[T, MainThread]:
         """Do `work`, and say how busy the page's main thread was meanwhile."""

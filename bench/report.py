@@ -1,4 +1,4 @@
-"""`python -m bench.report`: bench/REPORT.md, and the measured figures in README and model card, from bench/results.
+"""`python -m bench.report`: bench/REPORT.md, and the figures and plots of README and model card, from bench/results.
 
 Whatever stands between `<!-- figures NAME -->` and `<!-- /figures -->` is written here, from the results that NAME
 stands for. `--check` writes nothing, and fails where a file says something else than the results.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import common
+from bench import common, figures, suite
 from pybuild.sources import DEFAULT_MODEL, MODELS
 
 REPORT = common.ROOT / "bench" / "REPORT.md"
@@ -46,6 +46,8 @@ def report(results: Results) -> str:
         "Written by `python -m bench.report` from the files in [results](results); do not edit it. Timings of "
         "different results are of different runs on a machine that may have had other work: compare within one result "
         "only.",
+        "## In short",
+        figures.markdown(results, "../docs/figures"),
     ]
     for name, result in results.items():
         parts += _heldout_part(result) if name == HELDOUT else _bench_part(name, result)
@@ -194,6 +196,14 @@ def _compat(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("System One conformance, with and without a key", told)]
 
 
+def _selftest(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    runs = [run for row in result["rows"] if row["startup"] == "passed" for run in row["runs"]]
+    errors = [run["error"] for run in runs if run["error"] is not None]
+    what = f"all lengths of text and question, against native logits, {_where(result)}"
+    verdict = "right" if result["sound"] else "NOT right"
+    return [(what, f"{verdict} in {len(runs)} runs, {max(errors, default=0):.1e} at most")]
+
+
 def _where(result: Mapping[str, Any]) -> str:
     device = {"wasm": "WASM", "webgpu": "WebGPU"}.get(result["device"], result["device"])
     return f"{device} {result['format']}"
@@ -206,13 +216,26 @@ def _seconds(ms: float) -> str:
 _COSTS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
     "packing-wasm-fp32": _packing,
     "packing-wasm-int8": _packing,
+    "selftest-wasm-fp32": _selftest,
     "load-wasm-int8": _load,
     "memory-wasm-int8": _memory,
     "faults": _faults,
     "compat-native-int8": _compat,
 }
 
-BLOCKS: Mapping[str, Callable[[Results], str]] = {"accuracy": accuracy, "tasks": card_table, "costs": costs}
+
+def plots(results: Results) -> str:
+    """The plots, each with what it says."""
+    return figures.markdown(results, "docs/figures")
+
+
+BLOCKS: Mapping[str, Callable[[Results], str]] = {
+    "accuracy": accuracy,
+    "tasks": card_table,
+    "costs": costs,
+    "plots": plots,
+    "suite": suite.told,
+}
 """What a block of that name says."""
 
 
@@ -231,19 +254,18 @@ def texts(results: Results) -> dict[Path, str]:
 
 
 def write(results: Results) -> None:
-    """Write the report, and the figures in the other files."""
+    """Write the report, the plots, and the figures in the other files."""
     for path, text in texts(results).items():
         path.write_text(text, "utf-8")
+    figures.write(results)
 
 
 def check(results: Results) -> None:
     """StaleError where a file says something else than the results."""
-    stale = [
-        str(path.relative_to(common.ROOT))
-        for path, text in texts(results).items()
-        if not path.is_file() or path.read_text("utf-8") != text
+    wrong = [
+        path for path, text in texts(results).items() if not path.is_file() or path.read_text("utf-8") != text
     ]
-    if stale:
+    if stale := [str(path.relative_to(common.ROOT)) for path in (*wrong, *figures.stale(results))]:
         raise StaleError(f"{', '.join(stale)}: not what bench/results gives. Run `python -m bench.report`.")
 
 
@@ -257,6 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = read_results()
     if not args.check:
         write(results)
+        for what in figures.missing(results):
+            print(f"not measured yet: {what}", file=sys.stderr)
         return 0
     try:
         check(results)

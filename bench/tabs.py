@@ -92,11 +92,11 @@ class Tab:
         found: dict[str, int] = self.evaluate(_FILES)
         return found
 
-    def in_worker(self, function: str) -> Any:
-        """What a JavaScript function gives in the engine's worker."""
+    def in_worker(self, function: str, argument: object = None) -> Any:
+        """What a JavaScript function of one JSON argument gives in the engine's worker."""
         # The runtime's threads are workers too, with a script of their own.
         own = [worker for worker in self.page.workers if worker.url.endswith("/worker.js")]
-        return own[-1].evaluate(function)
+        return own[-1].evaluate(function, argument)
 
 
 def _serve(route: Any, added: str) -> None:

@@ -1,6 +1,6 @@
 """A bundle of a tiny random model, for what is about the machinery and not about answers: it loads in a second.
 
-It has a pointer, so every readout, and positions for the drift prompts.
+It has a pointer, so every readout, and positions for the drift prompts. `python -m bench.tiny` builds it.
 """
 
 from __future__ import annotations
@@ -32,3 +32,7 @@ def build_tiny(suffix: str = "", *, fixture: str = "llama", **options: Any) -> P
     save_file({**tensors, POINTER: pointer.astype(np.float32)}, folder / "model.safetensors")
     out = BUNDLES / f"{stem}{suffix}"
     return build(out, source=str(folder), quiet=True, **{"formats": ("fp32",), **options})
+
+
+if __name__ == "__main__":
+    print(build_tiny().relative_to(ROOT))

@@ -330,10 +330,9 @@ def _model_facts(model: Build) -> dict[str, Any]:
 
 
 def _gate(model: Build) -> Mapping[str, Any] | None:
-    """What the gate found of a shallow model; None for others, and where nobody has measured it."""
-    if model.shallow is None or (measured := Measured.find(model.source)) is None:
-        return None
-    return measured.gates.get((model.shallow.k, model.shallow.anchor))
+    """What the gate found of a model's shallow forms, also if it let none through; None where nobody measured."""
+    measured = Measured.find(model.source)
+    return None if measured is None else measured.gate
 
 
 def _manifest(

@@ -18,6 +18,8 @@ from typedecide.inputs import read_json
 FILE = "shallow.json"
 SCHEMA = 1
 
+_KEPT = ("limits", "chosen", "rows")
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -26,13 +28,14 @@ class Measured:
     origin: the model's, as its source says it.
     chosen: layers and anchor that the gate let through; None: it let none through.
     agreements: by layers and anchor, the share of answers that are the whole model's.
-    gates: by layers and anchor, what the gate found: the suite measured on, its limits, and the form's row.
+    gate: what the gate found, as the manifest keeps it: the suite measured on, its limits, what it chose (None:
+        nothing), and the rows of all forms.
     """
 
     origin: str
     chosen: tuple[int, str] | None
     agreements: Mapping[tuple[int, str], float]
-    gates: Mapping[tuple[int, str], Mapping[str, Any]]
+    gate: Mapping[str, Any]
 
     @classmethod
     def parse(cls, document: Any, path: Path) -> Self:
@@ -42,8 +45,7 @@ class Measured:
             forms = {(form["k"], form["anchor"]): float(form["agreement"]) for form in document["rows"]}
             chosen = None if one is None else (one["k"], one["anchor"])
             origin = document["model"]["origin"]
-            about = {"suite": document["data"]["suite"], "limits": document["limits"]}
-            gates = {(form["k"], form["anchor"]): {**about, "row": form} for form in document["rows"]}
+            gate = {"suite": document["data"]["suite"], **{name: document[name] for name in _KEPT}}
         except (LookupError, TypeError, ValueError) as error:
             raise UnsupportedError(
                 f"{path} is not what `python -m bench.gate` writes: {error!r}.", path=str(path)
@@ -56,7 +58,7 @@ class Measured:
                 schema=schema,
                 chosen=chosen,
             )
-        return cls(origin, chosen, forms, gates)
+        return cls(origin, chosen, forms, gate)
 
     @classmethod
     def find(cls, source: Source) -> Self | None:

@@ -5,18 +5,13 @@ The wheels of the kernel are those of requirements/notebook.txt, fetched by the 
 
 from __future__ import annotations
 
-import email
-import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
-from typing import Any
 
-from pybuild import pyodide
+from tests import pyodide_lock
 
 ROOT = Path(__file__).resolve().parents[1]
 WHEELS = ROOT / "build" / "notebook"
@@ -39,52 +34,20 @@ def build(folder: Path, bundle: Path, notebook: Path) -> Path:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     shutil.copytree(bundle, site / "bundle")
     (site / "kernel").mkdir()
-    lock = json.loads((bundle / "pyodide" / pyodide.LOCK).read_text("utf-8"))
-    lock["packages"] = {}
-    for wheel in sorted(WHEELS.glob("*.whl")):
-        shutil.copy(wheel, site / "kernel" / wheel.name)
-        entry = _entry(wheel)
-        lock["packages"][entry["name"]] = entry
-    for entry in lock["packages"].values():
-        entry["depends"] = [name for name in entry["depends"] if name in lock["packages"]]
-    (site / "kernel" / pyodide.LOCK).write_text(json.dumps(lock), "utf-8")
+    packages = pyodide_lock.write(site / "kernel", bundle / "pyodide", WHEELS.glob("*.whl"))
     config = site / "jupyter-lite.json"
     settings = json.loads(config.read_text("utf-8"))
     kernel = settings["jupyter-config-data"].setdefault("litePluginSettings", {}).setdefault(KERNEL, {})
     kernel["pyodideUrl"] = "./bundle/pyodide/pyodide.mjs"
     kernel["loadPyodideOptions"] = {
         "lockFileURL": "/kernel/pyodide-lock.json",
-        "packages": [*lock["packages"]],
+        "packages": packages,
     }
     kernel["disablePyPIFallback"] = True
     settings["jupyter-config-data"]["contentsAllJsonFile"] = "all.json"
     config.write_text(json.dumps(settings), "utf-8")
     _add(site, notebook)
     return site
-
-
-def _entry(wheel: Path) -> dict[str, Any]:
-    """A wheel as Pyodide's lock file has it."""
-    with zipfile.ZipFile(wheel) as archive:
-        info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = email.message_from_bytes(archive.read(info))
-        tops = {name.split("/")[0].removesuffix(".py") for name in archive.namelist() if name.endswith(".py")}
-    needed = [one for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one]
-    return {
-        "depends": [_canonical(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in needed],
-        "file_name": wheel.name,
-        "imports": sorted(tops),
-        "install_dir": "site",
-        "name": _canonical(metadata["Name"]),
-        "package_type": "package",
-        "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        "unvendored_tests": False,
-        "version": metadata["Version"],
-    }
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _add(site: Path, notebook: Path) -> None:

@@ -73,6 +73,36 @@ ASKED: list[tuple[str, list[int], Level | None, Options]] = [
 ]
 
 
+REFUSED: list[Case] = [
+    {
+        "name": "more orders than options",
+        "labels": None,
+        "questions": [["mood", QUESTIONS["mood"]], ["10", QUESTIONS["10"]]],
+        "options": {"readout": "labels", "orderings": 4},
+        "error": {
+            "loc": ["10"],
+            "message": 'The orderings must be "auto", "all" or a whole number from 1 to 2,'
+            " the number of options, not 4.",
+        },
+    },
+    {
+        "name": "more options than labels",
+        "labels": 3,
+        "questions": [["10", QUESTIONS["10"]], ["queue", QUESTIONS["queue"]]],
+        "options": {"readout": "labels"},
+        "error": {"loc": ["queue", "criteria"], "message": "This bundle has labels for 3 options."},
+    },
+    {
+        "name": "no question",
+        "labels": None,
+        "questions": [],
+        "options": {},
+        "error": {"loc": [], "message": "There must be at least one question."},
+    },
+]
+"""What `decide` refuses as an InvalidQuestionError, before anything runs, in a bundle that is left with `labels`."""
+
+
 def ask(engine: DecisionEngine, states: list[str], orderings: Level | None, options: Options) -> Decided:
     """Decide about some states from scratch, one after another; what came of the last one."""
     engine.release()
@@ -100,7 +130,12 @@ def build(engine: DecisionEngine) -> Case:
         done = ask(engine, [STATES[i] for i in states], orderings, options)
         asked: Case = {"orderings": orderings, **options} if orderings is not None else {**options}
         cases.append({"name": name, "states": states, "options": asked, "expect": view(done)})
-    return {"states": STATES, "questions": [[key, wire] for key, wire in QUESTIONS.items()], "cases": cases}
+    return {
+        "states": STATES,
+        "questions": [*map(list, QUESTIONS.items())],
+        "cases": cases,
+        "refused": REFUSED,
+    }
 
 
 def main() -> int:

@@ -687,7 +687,7 @@ def packing_inputs() -> Iterator[tuple[str, list[Case], int]]:
     yield "joined: the tail's tokens are a branch of another suffix", [joined, {"ids": [8, 9, 30, 31]}], 99
     yield "joined: exactly the budget", [{"ids": [8]}, joined], 9
     yield "joined: one token less", [{"ids": [8]}, joined], 8
-    yield "joined: taken back, then in a run of its own", [joined, {**joined, "ids": [8]}, joined], 12
+    yield "joined: counted, then in a run of its own", [joined, {**joined, "ids": [8]}, joined], 12
     yield "joined: an empty branch", [{**stem, "branches": [[20], []], **tail}], 99
     yield "joined: no tail", [{"ids": [5]}, {**stem, "branches": [[20]]}], 99
     yield "joined: no branches", [{**stem, **tail}], 99
@@ -1011,8 +1011,27 @@ TABLES: list[tuple[str, str, bytes, str, list[str]]] = [
     ("surrogates as UTF-8", "a.csv", b"text\n\xed\xa0\x80\n\xf0\x9f\x98\xa0\n\xc0\xaf\n", "text", []),
     ("names twice, not used", "a.csv", b"x,text,x\n1,one,2\n1, ,2\n", "text", []),
     ("a header alone", "a.csv", b"id,text", "text", ["id"]),
-    ("text behind a quote", "a.csv", b'text,id\none,1\n"two"x,2\n', "text", []),
-    ("a space behind a quote", "a.csv", b'text,id\n"two" ,2\n', "text", []),
+    ("quoted names", "a.csv", b'"id","text"\n"1","one"\n', "text", ["id"]),
+    ("quoted names, semicolons", "a.csv", b'"id";"text, all"\n"1";"one, two"\n', "text, all", ["id"]),
+    ("quoted names, tabs", "a.csv", b'"id"\t"text"\n"1"\t"one"\n', "text", ["id"]),
+    ("text behind a quote", "a.csv", b'text,id\none,1\n"two"x,2\nthree,3\n', "text", ["id"]),
+    ("a space behind a quote", "a.csv", b'text,id\r\n"two" ,2\r\n"three",3\r\n', "text", ["id"]),
+    (
+        "quotes within quotes",
+        "a.csv",
+        b'text,id\n"a "b" c",1\n"d ""e""",2\n"f "g"",3\n"two\nlines",4\n"h"i"j"k,"5"\n6" pipe,6\n',
+        "text",
+        [],
+    ),
+    ("quotes within quotes, then rows", "a.tsv", b'text\tid\n"a "b" c"\t1\nd\t2\n', "text", ["id"]),
+    ("text behind a quote in the last line", "a.csv", b'text,id\none,1\n"two"x,2', "text", ["id"]),
+    ("text behind a quote, carriage returns", "a.csv", b'text,id\r"two"x,2\rthree,3\r', "text", ["id"]),
+    ("text behind a quote, no UTF-8", "a.csv", b'text,id\n"\xe9"x,2\n\xef\xbb\xbfthree,3\n', "text", ["id"]),
+    ("text behind a quote in the names", "a.csv", b'"text"x,id\none,1\n', "text", []),
+    ("an odd quote", "a.csv", b'text,id\n"5" pipe",1\ntwo,2\n', "text", []),
+    ("an odd quote without quotes", "a.csv", b'text,id\n5" pipe,"1"x\ntwo,2\n', "text", []),
+    ("a quote closed lines later", "a.csv", b'text,id\n"two,2\nthree,3" pipe\nfour,4\n', "text", []),
+    ("two faults", "a.csv", b'text,id\n"two"x,2\n"three,3\nfour,4\n', "text", []),
     ("a quote never closed", "a.csv", b'text,id\none,1\n"two,2\nthree,3\n', "text", []),
     ("separators and quotes as text", "a.csv", b'text,id\n" , ",1\n"""",2\n'.replace(b"\\", b""), "text", []),
     (
@@ -1041,6 +1060,16 @@ TABLES: list[tuple[str, str, bytes, str, list[str]]] = [
 """Name, file name, content, the column of the texts, the columns to copy."""
 
 
+def random_tables() -> Iterator[tuple[str, str, bytes, str, list[str]]]:
+    """As TABLES: quotes, separators and line ends in any order."""
+    rng = random.Random(4)
+    pieces, weights = ["a", "b", ",", '"', "\n", " ", '""', "é"], [5, 3, 4, 4, 3, 1, 1, 1]
+    for number in range(120):
+        end = rng.choice(["\n", "\r\n"])
+        body = "".join(rng.choices(pieces, weights, k=rng.randint(5, 40))).replace("\n", end)
+        yield f"random {number}", "a.csv", f"text,id{end}{body}".encode(), "text", ["id"]
+
+
 def table_vectors() -> Case:
     rng = random.Random(3)
     floats = [
@@ -1063,7 +1092,7 @@ def table_vectors() -> Case:
     floats += [math.exp(-rng.uniform(0, 40)) for _ in range(40)] + [2**53 + 2.0, -1.25e-7, 12345.678]
     cells = [[], ["a", ""], ["a,b", 'c"d', "e;f", " g "], ["two\nlines", "\r", "\t", "é😠"]]
     tables = []
-    for name, file, content, text, keep in TABLES:
+    for name, file, content, text, keep in [*TABLES, *random_tables()]:
         given = {"name": name, "file": file, "content": content.decode("latin-1"), "text": text, "keep": keep}
         tables.append({**given, **table_view(file, content, text, keep)})
     return {
@@ -1412,12 +1441,14 @@ def wire_answers() -> Iterator[tuple[str, Case, str]]:
     debiased = {"orderings_used": 4, "flip_rate": 0.25}
     applied = {"calibration": {"temperature": 1.5}, "abstain": True}
     prior = {"prior": {"kind": "batch", "count": 9, "applied": True}}
+    shallow = {"x_shallow": {"k": 22, "anchor": "instruction", "agreement": None}}
     teams = choice({"10": "ten", "2": None, "x": ""})
     noul: Case = {"type": "noul", "criteria": "Urgent?"}
     levels = score([["a", 1], {"label": "b"}, "c"])
     for name, question, logits, more in (
         ("choice", teams, [0.5, 2.0, -1.0], debiased),
         ("calibrated choice", teams, [0.5, 2.0, -1.0], {**debiased, **applied}),
+        ("shallow choice", teams, [0.5, 2.0, -1.0], {**debiased, **shallow}),
         ("corrected choice", teams, [0.0, 0.0, 0.0], {**debiased, **prior}),
         ("noul", noul, [1.0, -1.0], debiased),
         ("calibrated noul", noul, [1.0, -1.0], {**debiased, **applied}),
@@ -1442,13 +1473,17 @@ def plain_errors() -> Iterator[tuple[str, Case]]:
         ("INVALID_STATE", {"value": 3}),
         ("TOO_LONG", {"tokens": 9000, "limit": 8192, "prefix": 3}),
         ("UNSUPPORTED", {"model": "other", "known": ["tiny"]}),
+        ("UNSUPPORTED", {"selfTest": []}),
         ("PREFIX_MISMATCH", {"position": 3, "prefix_token": 4, "full_token": None}),
         ("INTEGRITY", {"value": "NaN"}),
         ("DEVICE_LOST", {}),
         ("ABORTED", {}),
         ("NEWER", {"value": 1}),
     ):
-        yield code, {"code": code, "message": f"What {code} means.", "data": data}
+        yield (
+            f"{code} of {', '.join(data) or 'nothing'}",
+            {"code": code, "message": f"What {code} means.", "data": data},
+        )
 
 
 def model_infos() -> Iterator[tuple[str, Case]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench import common, logit_cost
-from bench.__main__ import BENCHES, SUITE, main, parser
+from bench import common, device, logit_cost, report, suite
+from bench.__main__ import BENCHES, main, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -161,21 +162,54 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert "examples:" in printed
     for name in ("shared_check", "logit_cost", "packing", "flips", "memory", "main_thread"):
         assert f"\n    {name}" in printed
-    assert {arguments[0] for arguments in SUITE} == {module.NAME for module in BENCHES}
 
 
-def test_without_a_name_all_run_also_after_a_failure(
-    dist_fp32_4l: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_suite_runs_everything_that_has_results() -> None:
+    benches = [step[1:] for step in suite.SUITE if step[0] == "bench"]
+    assert {name for name, *_ in benches} == {module.NAME for module in BENCHES}
+    assert all(importlib.util.find_spec(step[0]) for step in suite.SUITE)
+    # What a benchmark needs comes before it.
+    order = [step[:2] for step in suite.SUITE]
+    assert order[0] == ("bench.tiny",) and ("bench.heldout",) in order
+    assert order.index(("bench.peers.export",)) < order.index(("bench", "peers"))
+
+
+def test_no_two_steps_write_one_file_and_every_kept_result_is_of_one() -> None:
+    steps = [parser().parse_args(step[1:]) for step in suite.SUITE if step[0] == "bench"]
+    files = [common.results_path(args, args.benchmark) for args in steps]
+    assert None not in files and len({*files}) == len(files)
+    measured = {(args.benchmark, args.device) for args in steps}
+    for name, result in report.read_results().items():
+        # Those of a GPU are brought from elsewhere.
+        if name not in (report.HELDOUT, suite.NAME, device.NAME) and result["device"] != "webgpu":
+            assert (result["benchmark"], result["device"]) in measured, name
+
+
+def test_all_run_also_after_a_failure(
+    dist_pointer: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    suite = (
-        ("shared_check", "--format", "fp8"),
-        ("flips", "--quick", "--bundle", str(dist_fp32_4l), "--format", "fp32"),
+    steps = (
+        ("bench", "shared_check", "--format", "fp8"),
+        ("bench", "flips", "--quick", "--bundle", str(dist_pointer), "--format", "fp32"),
     )
-    monkeypatch.setattr("bench.__main__.SUITE", suite)
-    assert main([]) == 1
-    printed = capsys.readouterr()
+    assert suite.run(steps, tmp_path) == 1
+    printed = capfd.readouterr()
     assert "[1/2] FAILED with status 1" in printed.err and "[2/2] done" in printed.err
-    assert "answers that change" in printed.out
+    assert "answers that change" in printed.out and "FAILED with status 1" in printed.out
+    result = json.loads((tmp_path / "suite.json").read_bytes())
+    assert [step["status"] for step in result["steps"]] == [1, 0]
+    assert result["seconds"] >= sum(step["seconds"] for step in result["steps"]) > 0
+    told = suite.told({"suite": result})
+    assert told.startswith("All 2 steps, 1 of which failed, took ")
+    assert "take hours" in suite.told({})
+
+
+def test_without_a_name_all_run_and_the_report_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(suite, "run", lambda: done.append("run") or 3)
+    monkeypatch.setattr(report, "write", lambda results: done.append(f"report of {len(results)}"))
+    assert main([]) == 3
+    assert done == ["run", f"report of {len(report.read_results())}"]
 
 
 def test_devices_are_those_that_a_benchmark_runs_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -380,16 +380,21 @@ def test_a_bundle_follows_the_gate(dist_pointer: Path, models: Path, tmp_path: P
     assert Bundle.open(out).model["shallow"] == {"layers": 2, "anchor": "instruction", "agreement": 0.995}
     found = json.loads(models.read_text("utf-8"))
     shown = Bundle.open(out).manifest["shallow_gate"]
-    assert shown == {"suite": "heldout", "limits": found["limits"], "row": found["rows"][0]}
-    assert shown["row"]["faults"] == []
+    assert shown == {"suite": "heldout", **{name: found[name] for name in ("limits", "chosen", "rows")}}
+    assert shown["chosen"] == {"k": 2, "anchor": "instruction"} and shown["rows"][0]["faults"] == []
     with NativeEngine(out) as engine:
         assert engine.info["shallow"] == {"layers": 3, "k": 2, "anchor": "instruction", "agreement": 0.995}
 
 
-def test_where_none_passes_all_layers_stay(dist_pointer: Path, models: Path) -> None:
+def test_where_none_passes_all_layers_stay(dist_pointer: Path, models: Path, tmp_path: Path) -> None:
     decided(dist_pointer, models, form(2, "instruction", error=1))
     assert depth("auto")[0] is None
     assert depth(2) == (2, "instruction", 0.995), "who asks for it anyway is told what it costs"
+    out = bundles.build(tmp_path / "dist", TINY, ("fp32",), quiet=True, shallow="auto")
+    opened = Bundle.open(out)
+    assert "shallow" not in opened.model
+    shown = opened.manifest["shallow_gate"]
+    assert shown["chosen"] is None and shown["rows"][0]["faults"] == ["effect error up to 100.0%"]
 
 
 def test_new_figures_make_a_new_bundle_of_the_same_model() -> None:

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from typedecide import chromium
-from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, playwright_chromium, webgpu_args
+from typedecide.chromium import (
+    LAUNCH_ARGS,
+    SANDBOX,
+    find_chromium,
+    gpu_args,
+    playwright_chromium,
+    webgpu_args,
+)
 from typedecide.errors import UnsupportedError
 from typedecide.static_server import StaticServer
 
@@ -106,6 +113,25 @@ def test_playwright_itself_says_the_same_path(monkeypatch: pytest.MonkeyPatch, f
 def test_the_sandbox_is_off_for_root_only() -> None:
     assert ("--no-sandbox" in LAUNCH_ARGS) == (os.geteuid() == 0)
     assert (os.geteuid() != 0) == SANDBOX
+
+
+def test_switches_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for platform, vulkan in (("linux", True), ("darwin", False)):
+        monkeypatch.setattr(chromium.sys, "platform", platform)
+        switches = webgpu_args(software=False)
+        assert "--enable-unsafe-webgpu" in switches and not any("swiftshader" in one for one in switches)
+        assert ("--use-angle=vulkan" in switches) == vulkan
+        # Two would not add up: the browser takes the last one.
+        assert len([one for one in switches if one.startswith("--enable-features=")]) == vulkan
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_page_gets_the_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch, gpu: bool) -> None:
+    monkeypatch.setattr(chromium, "has_gpu", lambda: gpu)
+    assert gpu_args("wasm") == gpu_args("wasm", True) == ()
+    assert gpu_args("auto") == (webgpu_args(software=False) if gpu else ())
+    assert gpu_args("webgpu") == webgpu_args(software=not gpu)
+    assert gpu_args("auto", True) == gpu_args("webgpu", True) == webgpu_args(software=True)
 
 
 # In a process of its own, because one process can hold only one Playwright, and other tests hold theirs.

@@ -1,18 +1,20 @@
-"""Many callers in one page: right answers for all, and aborts that hurt nobody."""
+"""Many callers of one engine, in a page and natively: right answers for all, and aborts that hurt nobody."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
+from typedecide import AbortedError, IntegrityError, parse_questions
+from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
-
-pytestmark = pytest.mark.browser
 
 SAMPLE = json.loads((ROOT / "web" / "app" / "decide" / "samples" / "support.json").read_text("utf-8"))
 
@@ -71,15 +73,17 @@ def engine(dist_fp32_4l: Path) -> Iterator[PageEngine]:
 def caller(number: int) -> dict[str, Any]:
     """One caller's text, questions, and when it is aborted."""
     ids = list(SAMPLE["questions"])
-    count = 8 if number in ABORTED else 1 + number % 3
+    # Those who are aborted have so much to ask that they are not done when the abort arrives, however busy the machine.
+    count = 40 if number in ABORTED else 1 + number % 3
     chosen = [ids[(number + step) % len(ids)] for step in range(count)]
     return {
         "state": TEXTS[number % len(TEXTS)],
-        "questions": {name: SAMPLE["questions"][name] for name in chosen},
+        "questions": {f"{name} {step}": SAMPLE["questions"][name] for step, name in enumerate(chosen)},
         "abort": ABORTED.get(number),
     }
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("readout", ("labels", "text"))
 def test_twenty_callers_five_aborted(engine: PageEngine, readout: str) -> None:
     callers = [caller(number) for number in range(CALLERS)]
@@ -103,6 +107,7 @@ def test_twenty_callers_five_aborted(engine: PageEngine, readout: str) -> None:
     assert done["again"] == done["right"][:3]
 
 
+@pytest.mark.browser
 def test_callers_that_fail_hurt_nobody(engine: PageEngine) -> None:
     good = [caller(number) for number in (0, 1, 2)]
     bad = {
@@ -117,3 +122,68 @@ def test_callers_that_fail_hurt_nobody(engine: PageEngine) -> None:
         "right", *bad, "right", *bad, "right"
     ]  # fmt: skip
     assert [one["answers"] for one in done["outcomes"] if "answers" in one] == alone["right"]
+
+
+def test_threads_share_a_native_engine(dist_pointer: Path) -> None:
+    callers = [caller(number) for number in range(CALLERS)]
+    questions = [parse_questions(one["questions"]) for one in callers]
+    with NativeEngine(dist_pointer, threads=1) as engine:
+
+        def ask(number: int, give_up_after: float = math.inf) -> Any:
+            asked = 0
+
+            def aborted() -> bool:
+                nonlocal asked
+                asked += 1
+                return asked > give_up_after
+
+            try:
+                return engine.decide(
+                    callers[number]["state"], questions[number], run_tokens=RUN_TOKENS, aborted=aborted
+                ).answers
+            except AbortedError:
+                return "aborted"
+
+        right = [ask(number) for number in range(CALLERS)]
+        engine.release()
+        limits = [2.0 if number in ABORTED else math.inf for number in range(CALLERS)]
+        with ThreadPoolExecutor(CALLERS) as threads:
+            found = [*threads.map(ask, range(CALLERS), limits)]
+        assert {number for number, one in enumerate(found) if one == "aborted"} == set(ABORTED)
+        assert all(found[number] == right[number] for number in range(CALLERS) if number not in ABORTED)
+        assert [ask(number) for number in range(3)] == right[:3]
+
+
+def test_a_failed_decide_leaves_the_text_before(dist_pointer: Path) -> None:
+    first, other = caller(0), caller(1)
+    questions = parse_questions(first["questions"])
+    asked = [*questions.values()]
+    with NativeEngine(dist_pointer, threads=1) as engine:
+        engine.prefill(first["state"])
+        right = engine.score_all(asked).answers
+        runs = iter(range(100))
+        with pytest.raises(AbortedError):
+            engine.decide(other["state"], questions, aborted=lambda: next(runs) > 1)
+        assert len(engine.states) == 2, "the other text was read"
+        assert engine.score_all(asked).answers == right
+
+
+@pytest.mark.parametrize("readout", ("pointer", "text"))
+def test_numbers_that_are_none_are_computed_again(
+    dist_pointer: Path, monkeypatch: pytest.MonkeyPatch, readout: str
+) -> None:
+    """Also where they were computed long ago: in the constant head, a kept text, or blank evidence."""
+    one = caller(0)
+    questions = parse_questions(one["questions"])
+    with NativeEngine(dist_pointer, threads=1) as engine:
+        right = engine.decide(one["state"], questions, readout=readout).answers
+        poisoned = engine._head()
+        engine.release()
+        with monkeypatch.context() as patch:
+            for array in poisoned.past.values():
+                array[:] = math.nan
+            patch.setattr(engine, "_head_cache", poisoned)
+            with pytest.raises(IntegrityError, match="nan"):
+                engine.decide(one["state"], questions, readout=readout)
+            assert len(engine.states) == 0 and engine._head_cache is None
+            assert engine.decide(one["state"], questions, readout=readout).answers == right

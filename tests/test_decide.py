@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,11 @@ import pytest
 from tests import make_decide_vectors
 from tests.make_decide_vectors import ASKED, QUESTIONS, STATES
 from tests.make_vectors import FOLDER
-from typedecide.errors import InvalidQuestionError, UnsupportedError
+from typedecide.errors import InvalidQuestionError, InvalidStateError, TooLongError, UnsupportedError
 from typedecide.native import NativeEngine
 from typedecide.page import PageEngine
 from typedecide.prior import MIN_STATES, Prior
-from typedecide.questions import Choice, Noul, Question, parse_questions, to_wire
+from typedecide.questions import Choice, Noul, Question, parse_question, parse_questions, to_wire
 from typedecide.readout import softmax
 from typedecide.results import Debiased, DecisionEngine
 
@@ -88,6 +90,7 @@ def test_vectors_are_those_of_the_script() -> None:
     assert VECTORS["states"] == STATES
     assert VECTORS["questions"] == [[key, wire] for key, wire in QUESTIONS.items()]
     assert [case["name"] for case in VECTORS["cases"]] == [name for name, *_ in ASKED]
+    assert VECTORS["refused"] == make_decide_vectors.REFUSED
 
 
 @pytest.mark.parametrize("index", range(len(ASKED)), ids=[name for name, *_ in ASKED])
@@ -216,6 +219,113 @@ def test_info_names_the_readouts(page_engine: PageEngine, native: NativeEngine) 
         # Its own, since it has one: a model with a pointer was tuned to be read by it.
         assert engine.info["readout"] == "pointer"
         assert engine.info["readouts"] == ["labels", "text", "pointer"]
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+REFUSED_DECIDE = """async (engine, { state, questions, options }) => {
+  const told = ({ code, message, data }) => ({ code, loc: data.loc, message });
+  return engine.decide({ state, questions: new Map(questions) }, options).then(() => null, told);
+}"""
+
+
+POST = """async (engine, body) => {
+  const response = await engine.fetch("/v1/systemone", { method: "POST", body: JSON.stringify(body) });
+  return [response.status, (await response.json()).detail];
+}"""
+
+
+def refused_bundle(bundle: Path, target: Path, case: dict[str, Any]) -> Path:
+    """The bundle with as few labels as a case wants."""
+    if case["labels"] is None:
+        return bundle
+    shutil.copytree(bundle, target, copy_function=os.link)
+    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
+    manifest["labels"] = manifest["labels"][: case["labels"]]
+    (target / "manifest.json").unlink()
+    (target / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    return target
+
+
+@pytest.mark.parametrize("case", VECTORS["refused"], ids=lambda case: case["name"])
+def test_refused_natively(dist_pointer: Path, tmp_path: Path, case: dict[str, Any]) -> None:
+    with NativeEngine(refused_bundle(dist_pointer, tmp_path / "bundle", case)) as engine:
+        questions = {key: parse_question(wire) for key, wire in case["questions"]}
+        with pytest.raises(InvalidQuestionError) as caught:
+            engine.decide(STATES[0], questions, **case["options"])
+    assert {"loc": list(caught.value.data["loc"]), "message": caught.value.message} == case["error"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("case", VECTORS["refused"], ids=lambda case: case["name"])
+def test_refused_in_the_page(dist_pointer: Path, tmp_path: Path, case: dict[str, Any]) -> None:
+    with PageEngine(refused_bundle(dist_pointer, tmp_path / "bundle", case), "wasm") as engine:
+        told = engine.evaluate(REFUSED_DECIDE, {**case, "state": STATES[0]})
+    assert told == {"code": "INVALID_QUESTION", **case["error"]}
+
+
+@pytest.mark.browser
+def test_a_question_that_is_refused_is_named_on_the_wire(dist_pointer: Path, tmp_path: Path) -> None:
+    (case,) = (case for case in VECTORS["refused"] if case["labels"] is not None)
+    body = {"state": STATES[0], "questions": dict(case["questions"])}
+    bundle = refused_bundle(dist_pointer, tmp_path / "bundle", case)
+    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
+    # The wire reads as the bundle does by default.
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "readout": "labels"}), "utf-8")
+    with PageEngine(bundle, "wasm") as engine:
+        status, (fault,) = engine.evaluate(POST, body)
+    assert (status, fault["loc"]) == (422, ["body", "questions", "queue", "criteria"])
+
+
+NOT_QUESTIONS = """async (engine) => {
+  const question = { type: "noul", instructions: "Is it?" };
+  const asked = {
+    nothing: () => engine.decide({ state: "", questions: null }),
+    text: () => engine.decide({ state: "", questions: "x" }),
+    empty: () => engine.decide({ state: "", questions: {} }),
+    number: () => engine.decide({ state: "", questions: new Map([["1", question], [1, question]]) }),
+    unnamed: () => engine.decide({ state: "", questions: { "": question } }),
+    invalid: () => engine.decide({ state: "", questions: { fine: question, wrong: { type: "noul" } } }),
+    all_of_nothing: () => engine.scoreAll(null),
+    all_of_a_text: () => engine.scoreAll("x"),
+    all_of_holes: () => engine.scoreAll([question, , question]),
+  };
+  const found = {};
+  for (const [name, ask] of Object.entries(asked))
+    found[name] = await ask().then(() => null, ({ code, data }) => [code, data.loc]);
+  return found;
+}"""
+
+
+@pytest.mark.browser
+def test_what_are_no_questions(page_engine: PageEngine) -> None:
+    page_engine.prefill(STATES[0])
+    assert page_engine.evaluate(NOT_QUESTIONS) == {
+        "nothing": ["INVALID_QUESTION", []],
+        "text": ["INVALID_QUESTION", []],
+        "empty": ["INVALID_QUESTION", []],
+        "number": ["INVALID_QUESTION", []],
+        "unnamed": ["INVALID_QUESTION", []],
+        "invalid": ["INVALID_QUESTION", ["wrong", "criteria"]],
+        "all_of_nothing": ["INVALID_QUESTION", []],
+        "all_of_a_text": ["INVALID_QUESTION", []],
+        "all_of_holes": ["INVALID_QUESTION", [1]],
+    }
+
+
+def test_a_decision_that_fails_leaves_the_text_before(native: NativeEngine) -> None:
+    native.release()
+    native.prefill(STATES[0])
+    right = native.score(PARSED["queue"], readout="labels").answer
+    with pytest.raises(TooLongError):
+        # The text is read before the question turns out to be too long.
+        native.decide(STATES[2], {"long": Noul("why " * 9000)})
+    assert native.score(PARSED["queue"], readout="labels").answer == right
+    native.release()
+    with pytest.raises(TooLongError):
+        native.decide(STATES[2], {"long": Noul("why " * 9000)})
+    with pytest.raises(InvalidStateError):
+        native.score(PARSED["queue"])
 
 
 # -- options --------------------------------------------------------------------------------------------------------

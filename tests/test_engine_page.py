@@ -169,6 +169,20 @@ def test_wrong_golden_pointer_score_is_seen(dist_pointer: Path, tmp_path: Path) 
     assert trial["verdict"] == "rejected" and 0.24 < trial["maxError"] < 0.26
 
 
+def test_planted_mask_error_is_seen(dist_pointer: Path, tmp_path: Path) -> None:
+    broken = copy_bundle(dist_pointer, tmp_path / "broken")
+    code = (broken / "packing.js").read_text("utf-8")
+    # Suffixes of a packed run then see those before them, and themselves ahead.
+    right = "mask.fill(hidden, row + past, row + width)"
+    assert code.count(right) == 1
+    (broken / "packing.js").unlink()
+    (broken / "packing.js").write_text(code.replace(right, "mask.fill(hidden, row, row)"), "utf-8")
+    with pytest.raises(UnsupportedError, match="wrong numbers") as caught:
+        PageEngine(broken, "wasm")
+    (trial,) = caught.value.data["selfTest"]
+    assert trial["verdict"] == "rejected" and trial["maxError"] > 1e-3
+
+
 @pytest.mark.parametrize("candidate", ["webgpu-gqa-nosubgroups", "webgpu-explicit"])
 def test_pointer_on_webgpu_is_right(dist_pointer: Path, candidate: str) -> None:
     questions = [

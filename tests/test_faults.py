@@ -15,7 +15,8 @@ from typedecide.errors import BundleError
 
 pytestmark = pytest.mark.browser
 
-LONGEST_MS = 120_000
+SLOWER = 3
+"""How much slower than the benchmark's machine another may be, or one on which other tests are running."""
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,8 @@ def stage(playwright: Playwright, dist_pointer: Path) -> Iterator[Stage]:
 def test_fault_does_no_harm(stage: Stage, name: str) -> None:
     row = plant(stage, name)
     print(row)
-    # How soon is the benchmark's matter: here other tests may be running.
-    assert row["ms"] is not None and row["ms"] < LONGEST_MS, row["happened"]
+    assert row["ms"] is not None, row["happened"]
+    assert row["ms"] < SLOWER * (faults.HANG_MS + row["load_ms"])
 
 
 def test_harm_is_seen(stage: Stage) -> None:

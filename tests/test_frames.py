@@ -35,7 +35,7 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 def test_columns_are_those_of_the_command_line(dist_pointer: Path, tmp_path: Path) -> None:
-    texts = ["Where is my parcel?", "I was charged twice!", "Where is my parcel?"]
+    texts = ["Where is my parcel?", "I was charged twice!", " \u3000\t", "Where is my parcel?"]
     table, questions, out = (tmp_path / name for name in ("in.csv", "questions.json", "out.csv"))
     pd.DataFrame({"message": texts}).to_csv(table, index=False)
     questions.write_text(WIRE, "utf-8")
@@ -50,7 +50,7 @@ def test_columns_are_those_of_the_command_line(dist_pointer: Path, tmp_path: Pat
         str(dist_pointer),
     ]
     assert main(["batch", str(table), *options]) == 0
-    frame = pd.DataFrame({"message": [*texts, None], "n": range(4)}, index=[7, 3, 9, 1])
+    frame = pd.DataFrame({"message": [*texts, None], "n": range(5)}, index=[7, 3, 9, 2, 1])
     asked = parse_questions(json.loads(WIRE))
     calls = []
     with NativeEngine(dist_pointer) as engine:
@@ -62,17 +62,20 @@ def test_columns_are_those_of_the_command_line(dist_pointer: Path, tmp_path: Pat
         done = finish(answered(frame, "message", asked, decide))
     assert calls == texts[:2]
     assert list(frame.columns) == ["message", "n"]
-    assert list(done.index) == [7, 3, 9, 1]
+    assert list(done.index) == [7, 3, 9, 2, 1]
     wanted = pd.read_csv(out)
+    answered_rows = [0, 1, 3]
     names = [name for name in wanted.columns if "." in name]
     assert list(done.columns) == ["message", "n", "fault", *names]
     for name in names:
-        found, right = list(done[name][:3]), list(wanted[name])
+        found, right = list(done[name].iloc[answered_rows]), list(wanted[name])
         assert found == (pytest.approx(right, abs=1e-12) if wanted[name].dtype == float else right)
-    assert done["angry.p.yes"].dtype == float and pd.isna(done["angry.p.yes"].iloc[3])
-    assert done["fault"].iloc[3].startswith("is not a text but ") and done["fault"].isna().tolist() == [
-        True
-    ] * 3 + [False]
+    assert done["angry.p.yes"].dtype == float
+    assert done["angry.p.yes"].isna().tolist() == [row not in answered_rows for row in range(5)]
+    assert done["fault"].isna().tolist() == [row in answered_rows for row in range(5)]
+    (rejected,) = map(json.loads, Path(f"{out}.rejects.jsonl").read_text("ascii").splitlines())
+    assert done["fault"].iloc[2] == rejected["reason"] == "the text is blank"
+    assert done["fault"].iloc[4].startswith("is not a text but ")
 
 
 def test_a_name_twice_is_refused() -> None:

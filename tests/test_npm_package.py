@@ -197,6 +197,26 @@ def test_an_unsupported_browser_downloads_nothing(
     assert not {f"lib/web/{name}.js" for name in ("worker", "decider", "engine", "runtime")} & {*asked}
 
 
+@pytest.mark.parametrize(
+    ("options", "data"),
+    [
+        ({"device": "webgpu"}, "missing"),
+        ({"candidates": ["webgpu-gqa", "webgpu-explicit"]}, "missing"),
+        ({"candidates": ["webgpu-fast"]}, "candidate"),
+    ],
+    ids=str,
+)
+def test_a_device_that_is_not_there_downloads_nothing(
+    page: Page, traffic: Traffic, site: Path, options: dict[str, Any], data: str
+) -> None:
+    with StaticServer(site) as server:
+        refused = outcome(page, f"{server.url}deep/page/", {"bundle": "../bundle", **options})
+        page.wait_for_timeout(200)
+    assert refused["code"] == "UNSUPPORTED" and data in refused["data"]
+    asked = traffic.paths(server)
+    assert {path for path in asked if "worker" in path or path.startswith("deep/bundle")} == set()
+
+
 # ---------------------------------------------------------------- the build of ONNX Runtime Web
 
 LOADERS = {"jspi": "jspi", "webgpu": "asyncify"}

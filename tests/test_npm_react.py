@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from pybuild import npm
 from tests import programs
@@ -41,11 +41,34 @@ QUESTIONS = {
     },
 }
 PROGRAMS = """
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { Answers } from "./Answers.jsx";
-createRoot(document.getElementById("root")).render(<Answers />);
+
+function App() {
+  const [state, setState] = useState();
+  return (
+    <>
+      <textarea aria-label="Ticket" onChange={({ target }) => setState(target.value)} />
+      <Answers state={state} />
+    </>
+  );
+}
+createRoot(document.getElementById("root")).render(<App />);
 console.log = (...said) => document.body.append(Object.assign(document.createElement("pre"), { textContent: said[1] }));
 await import("./decide.mjs");
+"""
+LEAVING = """
+import { createRoot } from "react-dom/client";
+import { useDecider } from "typedecide/react";
+const root = createRoot(document.getElementById("root"));
+function Keep() {
+  const { decide } = useDecider({ bundle: "%stypedecide/" });
+  globalThis.ask = (text, questions) => decide(text, questions).then(({ answers }) => Object.keys(answers));
+  return null;
+}
+globalThis.leave = () => root.unmount();
+root.render(<Keep />);
 """
 SSR = """
 import { createElement } from "react";
@@ -165,7 +188,8 @@ def test_a_load_that_failed_is_shown_and_can_be_tried_again(page: Page, built: P
         page.context.route(manifest, lambda route: route.fulfill(status=503))
         page.goto(f"{origin(server)}{BASE}")
         first = ticket(page, "first")
-        expect(first.get_by_role("alert")).to_contain_text("HTTP 503")
+        # A server may come back: it is asked for some seconds.
+        expect(first.get_by_role("alert")).to_contain_text("HTTP 503", timeout=LOAD_MS)
         expect(first.get_by_role("status")).to_have_text("error")
         page.context.unroute(manifest)
         first.get_by_role("button", name="Try again").click()
@@ -192,7 +216,8 @@ def test_the_hook_in_strict_mode_on_the_development_server(page: Page, app: Path
     assert manifests == [f"{address}typedecide/manifest.json"]
 
 
-def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_pointer: Path) -> None:
+def write_programs(app: Path) -> None:
+    """Put the programs of the page's Code tab into the app, as its page programs.html."""
     written = programs.write(TEXT, QUESTIONS)
     # Where the bundle is, is all that its notes leave to whoever uses them.
     sources = {
@@ -204,18 +229,85 @@ def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_po
         (app / "src" / name).write_text(source, "utf-8")
     index = (app / "index.html").read_text("utf-8").replace("main.tsx", "programs.jsx")
     (app / "programs.html").write_text(index, "utf-8")
+
+
+def shown(engine: NativeEngine, text: str) -> list[str]:
+    """The answers about a text as the React program shows them."""
+    answers = engine.decide(text, parse_questions(QUESTIONS)).answers.values()
+    return [f"{one.answer.choice} ({one.answer.confidence:.2f})" for one in answers]
+
+
+def test_the_programs_of_the_page_run_as_they_are(page: Page, app: Path, dist_pointer: Path) -> None:
+    write_programs(app)
     with development(app) as address, NativeEngine(dist_pointer) as engine:
         page.goto(f"{address}programs.html")
         expect(page.locator("dt")).to_have_text([*QUESTIONS], timeout=LOAD_MS)
+        expect(page.locator("dd")).to_have_text(shown(engine, TEXT))
         answers = engine.decide(TEXT, parse_questions(QUESTIONS)).answers.values()
-        shown = [f"{one.answer.choice} ({one.answer.confidence:.2f})" for one in answers]
-        expect(page.locator("dd")).to_have_text(shown)
         expect(page.locator("pre")).to_have_text([one.answer.choice for one in answers], timeout=LOAD_MS)
+
+
+def test_the_react_program_recovers_from_errors(page: Page, app: Path, dist_pointer: Path) -> None:
+    write_programs(app)
+    with development(app) as address, NativeEngine(dist_pointer) as engine:
+        # What cannot be loaded is loaded again when that is asked for, and asked then.
+        manifest = "**/typedecide/manifest.json"
+        page.context.route(manifest, lambda route: route.fulfill(status=503))
+        page.goto(f"{address}programs.html")
+        again = page.get_by_role("button", name=re.compile("HTTP 503"))
+        expect(again).to_be_visible(timeout=LOAD_MS)
+        page.context.unroute(manifest)
+        again.click()
+        expect(page.locator("dd")).to_have_text(shown(engine, TEXT), timeout=LOAD_MS)
+        # A text that fails says so, and a later one is answered as if nothing had been.
+        text = page.get_by_label("Ticket")
+        text.fill("word " * 9000)
+        expect(page.get_by_role("alert")).to_contain_text("4096", timeout=LOAD_MS)
+        text.fill("Where is my parcel?")
+        expect(page.locator("dd")).to_have_text(shown(engine, "Where is my parcel?"), timeout=LOAD_MS)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        # Replies to earlier texts, of which one fails, do not take the place of the last.
+        text.fill("word " * 9000)
+        text.fill("It is broken.")
+        expect(page.locator("dd")).to_have_text(shown(engine, "It is broken."), timeout=LOAD_MS)
+        expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_the_hook_renders_on_a_server_and_loads_nothing_there(app: Path) -> None:
     (app / "ssr.mjs").write_text(SSR)
     assert run(app, [str(npm.node()), "ssr.mjs"]).strip() == "<p>loading</p>"
+
+
+def test_an_abort_does_not_wait_for_the_model(page: Page, built: Path) -> None:
+    with StaticServer(built) as server:
+        held: list[Route] = []
+        page.context.route(f"**{BASE}typedecide/manifest.json", held.append)
+        page.goto(f"{origin(server)}{BASE}")
+        first = ticket(page, "first")
+        page.get_by_label("Ticket").fill("Where is my parcel?")
+        # The call about the text before has ended, and nothing is loaded yet.
+        expect(first.locator("[data-aborted]")).not_to_have_attribute("data-aborted", "0")
+        expect(first.get_by_role("status")).to_have_text("loading")
+        for route in held:
+            route.abort()
+
+
+def test_an_engine_for_a_component_that_is_gone_ends_too(page: Page, app: Path) -> None:
+    (app / "src" / "leaving.jsx").write_text(LEAVING % BASE, "utf-8")
+    index = (app / "index.html").read_text("utf-8").replace("main.tsx", "leaving.jsx")
+    (app / "leaving.html").write_text(index, "utf-8")
+    page.clock.install()
+    with development(app) as address:
+        page.goto(f"{address}leaving.html")
+        page.wait_for_function("() => globalThis.ask")
+        page.evaluate("() => globalThis.leave()")
+        page.clock.fast_forward(6000)
+        # Whoever still holds `decide` gets an answer, from another engine.
+        asked = page.evaluate("([text, questions]) => globalThis.ask(text, questions)", [TEXT, QUESTIONS])
+        assert asked == [*QUESTIONS]
+        worker = page.workers[-1]
+        with worker.expect_event("close", timeout=LOAD_MS):
+            page.clock.fast_forward(6000)
 
 
 def test_the_engine_ends_a_while_after_the_last_component(page: Page, built: Path) -> None:

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,10 @@ def test_load_benchmark_short() -> None:
     first, second = result["first"], result["second"]
     assert first["model_requests"] > 3 and second["model_requests"] == 0
     assert first["bytes"] > 40e6 and second["bytes"] < 100e3
+    for visit in (first, second):
+        steps = visit["steps"]
+        assert {"page", "manifest", "weights", "session", "selftest", "prefill", "first answer"} < set(steps)
+        assert all(0 <= span["from"] <= span["to"] <= visit["first_answer_ms"] for span in steps.values())
+        # One after another, to the end.
+        order = ("page", "weights", "session", "selftest", "prefill", "first answer")
+        assert all(steps[a]["to"] <= steps[b]["from"] for a, b in pairwise(order))

@@ -23,6 +23,10 @@ from typedecide.questions import Choice, Noul, Question, Score
 
 LIMIT = 1e-5
 
+LIMITS = {"pointer": LIMIT, "text": 5e-5}
+"""Of readouts without orders. `text` adds up a log-probability for each token of an option, and takes off as many under
+blank evidence: each is rounded as a logit is."""
+
 Mask = NDArray[np.float32]
 
 WORDS = [
@@ -128,6 +132,37 @@ def test_many_options(small: NativeEngine, count: int, orderings: Level) -> None
     found = packed_drift(small, text(rng, 20), Packing(questions, orderings, 2, 10_000))
     print(f"{count} options, orders {orderings}: drift {found:.2e}")
     assert found <= LIMIT
+
+
+def drift_of_one_pass(engine: NativeEngine, state: str, packing: Packing, readout: str) -> float:
+    """As `packed_drift`, of a readout that needs no orders."""
+    engine.prefill(state)
+    done = engine.score_all(packing.questions, run_tokens=packing.run_tokens, readout=readout)
+    pairs = [
+        (one.answer.probabilities, engine.score_full(state, question, readout).answer.probabilities)
+        for question, one in zip(packing.questions, done.answers, strict=True)
+    ]
+    return max(float(np.abs(np.subtract(found, full)).max()) for found, full in pairs)
+
+
+@pytest.mark.parametrize("readout", ["text", "pointer"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_packings_of_readouts_without_orders(small: NativeEngine, seed: int, readout: str) -> None:
+    rng = random.Random(seed)
+    packing = random_packing(rng)
+    found = drift_of_one_pass(small, text(rng, 40), packing, readout)
+    print(f"{[len(one.names) for one in packing.questions]} options: drift {found:.2e}")
+    assert found <= LIMITS[readout]
+
+
+@pytest.mark.parametrize("readout", ["text", "pointer"])
+@pytest.mark.parametrize("count", [40, 255])
+def test_many_options_without_orders(small: NativeEngine, count: int, readout: str) -> None:
+    rng = random.Random(count)
+    questions: list[Question] = [Choice(text(rng, 5), names(rng, count)), random_question(rng, 4)]
+    found = drift_of_one_pass(small, text(rng, 20), Packing(questions, 1, 2, 10_000), readout)
+    print(f"{count} options by {readout}: drift {found:.2e}")
+    assert found <= LIMITS[readout]
 
 
 def test_the_whole_model(dist_fp32: Path) -> None:

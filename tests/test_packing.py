@@ -110,8 +110,8 @@ def assert_plan(suffixes: list[Suffix], budget: int, runs: list[Run]) -> None:
     assert sum(run.saved + len(run.ids) for run in runs) == sum(suffix.length for suffix in suffixes)
     for run, following in itertools.pairwise(runs):
         assert (
-            len(reference([suffixes[index] for index in [*run.suffixes, following.suffixes[0]]])) > budget
-        ), "a run ends only where the next suffix does not fit"
+            len(reference([suffixes[index] for index in [run.suffixes[-1], *following.suffixes]])) > budget
+        ), "a run starts only where the suffix before does not fit"
 
 
 def assert_visibility(suffixes: list[Suffix], runs: list[Run]) -> None:
@@ -150,8 +150,8 @@ def test_plans_by_hand() -> None:
         Run([5, 6, 7, 9, 8], [-1, 0, 1, 1, -1], [0, 1, 2, 2, 0], [[2], [4], [1, 3]], [0, 1, 2], 2)
     ]
     assert plan_runs([a, b, c], 4) == [
-        Run([5, 6, 7, 8], [-1, 0, 1, -1], [0, 1, 2, 0], [[2], [3]], [0, 1], 0),
-        Run([5, 6, 9], [-1, 0, 1], [0, 1, 2], [[1, 2]], [2], 0),
+        Run([5, 6, 7], [-1, 0, 1], [0, 1, 2], [[2]], [0], 0),
+        Run([8, 5, 6, 9], [-1, -1, 1, 2], [0, 0, 1, 2], [[0], [2, 3]], [1, 2], 0),
     ]
 
 
@@ -216,7 +216,7 @@ def test_all_cyclic_orders_of_a_question(count: int) -> None:
 
 
 def test_planted_faults_are_caught() -> None:
-    suffixes = [Suffix([5, 6, 7]), Suffix([5, 6, 8]), Suffix([9]), Suffix([9, 9, 9, 9])]
+    suffixes = [Suffix([5, 6, 7]), Suffix([5, 6, 8]), Suffix([9]), Suffix([4] * 6)]
     first, second = plan_runs(suffixes, 6)
     assert_plan(suffixes, 6, [first, second])
     faults: list[list[Run]] = [
@@ -228,7 +228,7 @@ def test_planted_faults_are_caught() -> None:
         [dataclasses.replace(first, saved=3), second],
         [first],
         [second, first],
-        plan_runs(suffixes, 8),
+        plan_runs(suffixes, 11),
         plan_runs(suffixes, 4),
     ]
     for runs in faults:

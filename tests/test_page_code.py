@@ -200,6 +200,55 @@ def _probabilities(page: Page, question_id: str) -> list[float]:
     return [float(bar.get_attribute("data-p") or "nan") for bar in bars]
 
 
+LANGUAGES = ("JavaScript (npm)", "Plain HTML", "React", "Python", "Python in the browser")
+
+
+@pytest.mark.browser
+def test_a_program_shows_what_it_asks_and_how(browser: Browser, dist_pointer: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server:
+        page = context.new_page()
+        page.goto(f"{server.url}?device=wasm#code")
+        written = programs.write(SAMPLE["state"], SAMPLE["questions"])
+        names = dict(zip(LANGUAGES, ("npm", "script", "react", "python", "pyodide"), strict=True))
+        for name, language in names.items():
+            page.get_by_role("radio", name=name, exact=True).check()
+            block = page.locator("pre.code")
+            for label in ("The text, as source text", "The questions, as source text"):
+                value = block.get_by_role("group", name=label)
+                # It is long, and scrolls in itself, by keyboard too.
+                assert value.evaluate("e => e.scrollHeight > e.clientHeight && e.tabIndex === 0"), name
+            source = block.text_content() or ""
+            if language != "script":
+                assert source == written[language]
+            # The first question and the call are in the first window.
+            call = "useDecider(" if language == "react" else "decide("
+            for piece in ("Which team should handle this ticket first?", call):
+                bottom = block.evaluate(
+                    """(block, piece) => {
+                      const walk = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+                      for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+                        const at = node.data.indexOf(piece);
+                        if (at < 0) continue;
+                        const range = document.createRange();
+                        range.setStart(node, at);
+                        range.setEnd(node, at + piece.length);
+                        return range.getBoundingClientRect().bottom;
+                      }
+                      return Infinity;
+                    }""",
+                    piece,
+                )
+                assert bottom < 900, (name, piece)
+        # No line is cut off on a narrow page.
+        page.set_viewport_size({"width": 360, "height": 740})
+        for name in LANGUAGES:
+            page.get_by_role("radio", name=name, exact=True).check()
+            for part in page.locator("pre.code, pre.code .value").all():
+                assert part.evaluate("e => e.scrollWidth <= e.clientWidth"), name
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_and_narrow_windows(browser: Browser, dist_pointer: Path, scheme: Any) -> None:
     context = browser.new_context(

@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from bench.tiny import build_tiny
 from tests import programs
+from tests.test_calibration import document
 from tests.test_page_ui import (
     LOAD_MS,
     NO_MODEL,
@@ -234,6 +236,137 @@ def test_flip_rates_and_orders(page: Page, url: str) -> None:
     button(page, "Decide").click()
     expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS)
     assert [orders_read(card(page, name)) for name in ("queue", "refund", "mood")] == [4, 2, 4]
+
+
+def test_nothing_that_was_typed_is_lost_by_undo(page: Page, url: str) -> None:
+    open_page(page, url + NO_MODEL)
+    page.get_by_role("button", name="Contract clause").click()
+    text = page.get_by_label("The text to decide about")
+    text.fill("Typed since.")
+    button(page, re.compile("^Undo: Sample: Contract clause")).click()
+    expect(text).to_have_value(SAMPLE["state"])
+    assert ids(page) == IDS
+    says(page, "Undone")
+    redo = button(page, re.compile("^Redo: Sample: Contract clause"))
+    expect(redo).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(text).to_have_value("Typed since.")
+    assert "renewal" in ids(page)
+    says(page, "Done again")
+    button(page, re.compile("^Undo: Sample: Contract clause")).click()
+    expect(text).to_have_value(SAMPLE["state"])
+    # A step of another kind leaves nothing to do again.
+    button(card(page, "queue"), re.compile("^Duplicate: ")).click()
+    expect(page.get_by_role("button", name=re.compile("^(Undo|Redo)"))).to_have_count(0)
+
+
+def test_cards_say_that_an_answer_is_approximate_and_that_it_abstains(
+    page: Page, dist_pointer_shallow: Path, url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "calibration.json"
+    model = json.loads((dist_pointer_shallow / "manifest.json").read_text("utf-8"))["model"]
+    about = {name: model[name] for name in ("name", "origin", "shallow")}
+    # No probability is above 1: all that is calibrated abstains.
+    given = document(dist_pointer_shallow, model=about, abstain={"alpha": 0.1, "threshold": 1})
+    path.write_text(json.dumps(given), "utf-8")
+    bundle = build_tiny("-shallow-calibrated", shallow=2, anchor="instruction", calibration=path)
+    with StaticServer(bundle, headers=PAGE_HEADERS) as server:
+        open_page(page, f"{server.url}?device=wasm&auto=1")
+        expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS)
+        approximate = page.locator("article .approximate")
+        expect(approximate).to_have_count(len(IDS))
+        expect(approximate.first).to_have_text(
+            "approximate: only the first 2 layers read the text (anchor: instruction); agreement with the whole"
+            " model: not measured"
+        )
+        calibrated = [id for id, asked in SAMPLE["questions"].items() if asked["type"] != "score"]
+        for id in IDS:
+            expect(card(page, id).locator(".abstains")).to_have_count(int(id in calibrated))
+        expect(card(page, "queue").locator(".verdict")).to_contain_text(
+            "abstains: its probability is not above"
+        )
+    # Neither is said of other answers.
+    open_page(page, f"{url}?device=wasm&auto=1")
+    expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS)
+    expect(page.locator(".verdict strong")).to_have_count(len(IDS))
+    expect(page.locator("article .verdict-badge")).to_have_count(0)
+
+
+# ---------------------------------------------------------------- how it looks
+
+
+def test_no_card_has_a_hole_and_the_hint_no_gap(page: Page, url: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    open_page(page, url + NO_MODEL)
+    holes = page.locator("article").evaluate_all(
+        """cards => cards.map((card) => {
+          const [bars, foot] = [".bars", ".card-foot"].map((part) => card.querySelector(part).getBoundingClientRect());
+          return foot.top - bars.bottom + card.getBoundingClientRect().bottom - foot.bottom;
+        })"""
+    )
+    assert len(holes) == len(IDS) and max(holes) < 30
+    hint = page.locator(".reading-hint")
+    for reading in ("Trained comparison", "Option texts", "Letters, several orders", "Letters, one order"):
+        page.get_by_role("radio", name=reading).check()
+        text, place = hint.evaluate(
+            """(hint) => {
+              const range = document.createRange();
+              range.selectNodeContents(hint);
+              return [range, hint].map((one) => one.getBoundingClientRect().height);
+            }"""
+        )
+        assert text <= place < text + 8, reading
+
+
+def test_a_narrow_page_shows_its_heads_whole_and_bars_soon(page: Page, url: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_page(page, url + NO_MODEL)
+    page.get_by_role("button", name="Moderation").click()
+    # With something to undo there is most in the line.
+    expect(page.get_by_role("button", name=re.compile("^Undo"))).to_be_visible()
+    lines = page.locator(".question-part .part-head :is(h2, .hint, button)").filter(visible=True)
+    assert lines.count() == 4
+    for line in lines.all():
+        assert (
+            line.evaluate(
+                "(e) => new Set([...(() => { const r = document.createRange(); r.selectNodeContents(e);"
+                " return r.getClientRects(); })()].map(({ top }) => Math.round(top))).size"
+            )
+            == 1
+        )
+    assert has_no_sideways_scroll(page)
+    # The text, the buttons and the ways to read take one window; the first answer is in the second.
+    first = page.locator(".bar").first.bounding_box()
+    assert first is not None and first["y"] + page.evaluate("scrollY") < 2 * 740
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(r, g, b)`, as WCAG 2 has it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bars_can_be_seen(page: Page, url: str, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    open_page(page, f"{url}?device=wasm&auto=1")
+    expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=LOAD_MS)
+    found = page.locator(".bar .fill").evaluate_all(
+        "fills => fills.map((e) => [e, e.parentElement].map((one) => getComputedStyle(one).backgroundColor))"
+    )
+    assert found
+    for fill, track in found:
+        light, dark = sorted((luminance(fill), luminance(track)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, (fill, track)
+    # However small the probability is; none at all is no bar.
+    widths = page.locator(".bar .fill").first.evaluate(
+        """(fill) => ["0.003", "0"].map((share) => {
+          fill.style.setProperty("--fill", share);
+          return fill.getBoundingClientRect().width;
+        })"""
+    )
+    assert widths[0] >= 3 and widths[1] == 0
 
 
 # ---------------------------------------------------------------- JSON

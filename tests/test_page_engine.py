@@ -57,6 +57,16 @@ def test_info_and_progress(engine: PageEngine, events: list[Mapping[str, Any]]) 
     phases = [event["phase"] for event in events]
     assert phases[0] == "manifest" and phases[-1] == "ready" and "download" in phases and "selftest" in phases
     assert any(event.get("totalBytes") for event in events)
+    steps = info["timings"]
+    assert set(steps) == {"manifest", "tokenizer", "runtime", "compile", "weights", "session", "selftest"}
+    assert all(0 <= span["from"] <= span["to"] <= info["loadMs"] for span in steps.values())
+    # The runtime starts while the weights come; the session waits for both.
+    assert (
+        steps["compile"]["from"] < steps["weights"]["to"]
+        and steps["weights"]["from"] < steps["compile"]["to"]
+    )
+    assert max(steps["compile"]["to"], steps["weights"]["to"]) <= steps["session"]["from"]
+    assert steps["session"]["to"] <= steps["selftest"]["from"]
     assert engine.browser_version.split(".")[0].isdecimal()
 
 
@@ -119,6 +129,30 @@ def test_work_that_nobody_wants_stops(engine: PageEngine) -> None:
     assert done.answers["a"].answer.names == ("yes", "no")
 
 
+def test_threads_share_an_engine(engine: PageEngine) -> None:
+    texts = [f"{STATE} Order {number}." for number in range(4)]
+    questions = {f"q{i}": Choice(f"Which of {i}?", [f"{i} {j}" for j in range(3)]) for i in range(3)}
+    heard: list[dict[str, Any]] = [{} for _ in texts]
+
+    def ask(index: int, aborted: bool) -> Any:
+        try:
+            return engine.decide(
+                texts[index % 4], questions, on_answer=heard[index % 4].__setitem__, aborted=lambda: aborted
+            ).answers
+        except AbortedError:
+            return "aborted"
+
+    alone = [ask(index, False) for index in range(4)]
+    heard = [{} for _ in texts]
+    with ThreadPoolExecutor(8) as threads:
+        given_up = [False] * 4 + [True] * 4
+        found = [*threads.map(ask, range(8), given_up)]
+    assert found[:4] == alone and heard == alone
+    assert [one for one in found[4:] if one != "aborted"] == [
+        one for one, other in zip(alone, found[4:], strict=True) if other != "aborted"
+    ]
+
+
 def test_errors_without_a_code_keep_name_and_message(engine: PageEngine) -> None:
     with pytest.raises(TypedecideError, match=r"RangeError: planted") as caught:
         engine.evaluate("() => { throw new RangeError('planted'); }")
@@ -169,7 +203,7 @@ def test_no_candidate_left_is_an_error_that_says_why(dist_fp32_4l: Path) -> None
     # Chromium without its WebGPU switches, on a device that is WebGPU only.
     with pytest.raises(UnsupportedError) as caught:
         PageEngine(dist_fp32_4l, "wasm", candidates=["webgpu-gqa"])
-    assert caught.value.data["selfTest"][0]["candidate"] == "webgpu-gqa"
+    assert caught.value.data["missing"] in (["WebGPU"], ["a WebGPU adapter"])
 
 
 def test_works_inside_a_running_event_loop(dist_fp32_4l: Path) -> None:
@@ -185,9 +219,15 @@ def test_works_inside_a_running_event_loop(dist_fp32_4l: Path) -> None:
 def test_a_browser_that_dies_is_an_error(dist_fp32_4l: Path) -> None:
     with PageEngine(dist_fp32_4l, "wasm", threads=1) as engine:
         engine.prefill(STATE)
+        before = engine.score(REFUND, 1, readout="labels").answer
         engine._call(lambda: engine._page.close())
         with pytest.raises(DeviceLostError, match="browser failed"):
             engine.score(REFUND, 1, readout="labels")
+        # The next call has another browser, to which the text is new.
+        with pytest.raises(InvalidStateError):
+            engine.score(REFUND, 1, readout="labels")
+        assert not engine.prefill(STATE).kept
+        assert engine.score(REFUND, 1, readout="labels").answer == before
 
 
 def test_nothing_is_left_running(dist_fp32_4l: Path) -> None:

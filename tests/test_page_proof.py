@@ -266,6 +266,22 @@ def test_a_shallow_model_is_exact_for_its_own_policy(
         expect(part).to_contain_text("passes them all")
 
 
+def test_a_refusal_of_the_gate_is_shown(
+    browser: Browser, dist_pointer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shallow, "MODELS", tmp_path)
+    (tmp_path / "tiny-pointer-model").mkdir()
+    rows = (form(1, "bos", error=1), {**form(2, "instruction", error=0.4), "effect_error": 0.2})
+    decided(dist_pointer, tmp_path / "tiny-pointer-model" / shallow.FILE, *rows)
+    model = common.BUNDLES / "tiny-pointer-model"
+    bundle = build(tmp_path / "dist", source=str(model), formats=("fp32",), quiet=True, shallow="auto")
+    with proof_page(browser, bundle) as page:
+        part = page.locator("#proof-shallow")
+        expect(part).to_contain_text("none of 2 shallow forms: the text goes through all layers")
+        expect(part).to_contain_text("2 layers, anchor instruction")
+        expect(part).to_contain_text("effect error up to 40.0%")
+
+
 def test_formats_are_compared_on_the_users_questions(
     browser: Browser, dist_pointer: Path, tmp_path: Path
 ) -> None:
@@ -282,6 +298,80 @@ def test_formats_are_compared_on_the_users_questions(
             re.compile(r"^Your 11 questions: largest difference [1-9]\.\de-[1-4], mean "), timeout=RUN_MS
         )
         expect(status(page)).to_have_text("Compared with fp32")
+
+
+def test_a_comparison_goes_with_figures_of_its_own_questions_only(
+    browser: Browser, dist_pointer: Path, tmp_path: Path
+) -> None:
+    model = common.BUNDLES / "tiny-pointer-model"
+    bundle = build(tmp_path / "dist", source=str(model), formats=("int4", "fp32"), quiet=True)
+    with proof_page(browser, bundle) as page:
+        comparison = page.locator(".proof-comparison")
+
+        def compare() -> None:
+            button(page, re.compile("^Compare with fp32")).click()
+            expect(comparison).not_to_be_empty(timeout=RUN_MS)
+            expect(status(page)).to_have_text("Compared with fp32")
+
+        def write(text: str) -> None:
+            page.get_by_role("tab", name="Decide").click()
+            page.get_by_label("The text to decide about").fill(text)
+            page.get_by_role("tab", name="Proof").click()
+
+        measure(page)
+        write("Another text.")
+        compare()
+        assert export(page)[0]["against_fp32"] is None
+        # Of whatever the comparison was, it was not this text.
+        write(TEXT)
+        expect(comparison).to_be_empty()
+        compare()
+        found, _ = export(page)
+        assert found["against_fp32"]["questions"] == len(found["questions"])
+
+
+def test_files_stay_until_they_are_saved_and_a_refused_copy_is_said(
+    browser: Browser, dist_pointer: Path
+) -> None:
+    with proof_page(browser, dist_pointer) as page:
+        page.evaluate(
+            """() => {
+              globalThis.revoked = 0;
+              const revoke = URL.revokeObjectURL.bind(URL);
+              URL.revokeObjectURL = (url) => ((globalThis.revoked += 1), revoke(url));
+              navigator.clipboard.writeText = () => Promise.reject(new DOMException("no", "NotAllowedError"));
+            }"""
+        )
+        measure(page)
+        # Some browsers read the address only after the click.
+        export(page)
+        assert page.evaluate("globalThis.revoked") == 0
+        bar = page.get_by_role("progressbar", name="Measuring")
+        button(page, "Copy JSON").click()
+        expect(status(page)).to_have_text("The browser did not let the page copy: download them instead")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(bar).to_have_attribute("aria-valuenow", "100")
+
+
+def test_parts_are_filled(page: Page, dist_pointer: Path) -> None:
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(f"{server.url}?device=wasm#proof")
+        expect(page.locator("#proof-selftest [data-verdict]").first).to_be_visible(timeout=LOAD_MS)
+        empty = page.locator("#proof-selftest").evaluate(
+            """(part) => {
+              const { bottom } = part.lastElementChild.getBoundingClientRect();
+              return (part.getBoundingClientRect().bottom - bottom) / part.clientHeight;
+            }"""
+        )
+        assert empty < 0.3
+        for part in ("shared", "packing", "order"):
+            table = page.locator(f"#proof-{part} .figures")
+            room, width = table.evaluate("e => [e.clientWidth, e.firstElementChild.offsetWidth]")
+            assert width >= room
+        # What the self-test found is said once.
+        one = page.locator('#proof-selftest [data-verdict="chosen"]').inner_text()
+        assert one.count("error") == 1
 
 
 CHARTS = """async () => {

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from bench.link import Link
 from pybuild import npm
 from tests.test_offline import visitor
 from typedecide.native import NativeEngine
-from typedecide.questions import Choice, Noul
+from typedecide.questions import Choice, Noul, Score, to_wire
 from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 pytestmark = pytest.mark.browser
@@ -157,6 +159,141 @@ def test_stops(tab: Page, code: str) -> None:
     assert run(tab, "kept") == "1\n"
 
 
+WATCH = """
+globalThis.aborted = globalThis.channels = 0;
+globalThis.Worker = class extends Worker {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => (aborted += data.error?.code === "ABORTED"));
+  }
+};
+globalThis.MessageChannel = class extends MessageChannel {
+  constructor() {
+    super();
+    channels += 1;
+  }
+};
+"""
+"""Counts calls that the workers of a page say were aborted, and channels that it makes."""
+
+
+@contextmanager
+def another(context: BrowserContext, bundle: Path, held: list[Route] | None = None) -> Iterator[Page]:
+    """The tab of another visitor; where `held` is given, Python starts once the request in it is answered."""
+    assert context.browser is not None
+    with StaticServer(bundle, headers=PAGE_HEADERS) as server:
+        # A service worker's requests could not be held.
+        other = context.browser.new_context(service_workers="block")
+        other.add_init_script(WATCH)
+        if held is not None:
+            other.route("**/session.py", lambda route: held.append(route))
+        page = other.new_page()
+        page.goto(f"{server.url}?device=wasm#python")
+        expect(status(page)).to_have_text(re.compile("is starting" if held is not None else "is ready"))
+        yield page
+        other.close()
+
+
+def test_what_waits_for_python_can_be_stopped(context: BrowserContext, dist_pointer: Path) -> None:
+    held: list[Route] = []
+    with another(context, dist_pointer, held) as page:
+        for _ in range(2):
+            write(page, "ran = True")
+            page.keyboard.press("Control+Enter")
+            expect(status(page)).to_have_text("Running …")
+            page.get_by_role("button", name="Stop").click()
+            expect(status(page)).to_have_text(re.compile("^Stopped after "))
+        # What is run then waits for Python, and is run.
+        write(page, "print('ran' in globals())")
+        page.keyboard.press("Control+Enter")
+        expect(status(page)).to_have_text("Running …")
+        while not held:
+            page.wait_for_timeout(50)
+        held[0].continue_()
+        expect(status(page)).to_have_text(re.compile("^Done in "))
+        assert page.get_by_role("log", name="Output").inner_text() == "False\n"
+
+
+def test_python_that_does_not_stop_gives_the_engine_back(context: BrowserContext, dist_pointer: Path) -> None:
+    connect = "import asyncio, typedecide.browser\nfrom typedecide import *\n"
+    connect += "engine = await typedecide.browser.connect()\n"
+    one = "print([*(await engine.decide('A text', {'a': Noul('Is it?')})).answers])"
+    with another(context, dist_pointer) as page:
+        assert run(page, connect + one) == "['a']\n"
+        channels = page.evaluate("() => channels")
+        # However often it connects, the page lends it the engine once.
+        for _ in range(3):
+            assert run(page, connect + one) == "['a']\n"
+        assert page.evaluate("() => channels") == channels
+        assert page.evaluate("() => aborted") == 0
+        # Minutes of work for the engine, and a loop that no signal ends.
+        write(
+            page,
+            "many = {f'q{i}': Noul(f'Is it number {i}?') for i in range(60)}\n"
+            "work = [asyncio.ensure_future(engine.decide(f'Text {i}', many, readout='labels', run_tokens=20))\n"
+            "        for i in range(400)]\n"
+            "await asyncio.sleep(0.2)\nprint('stuck')\n"
+            "while True:\n    try:\n        while True:\n            pass\n"
+            "    except BaseException:\n        pass\n",
+        )
+        page.keyboard.press("Control+Enter")
+        output = page.get_by_role("log", name="Output")
+        expect(output).to_contain_text("stuck")
+        page.get_by_role("button", name="Stop").click()
+        expect(status(page)).to_have_text(re.compile("is ready"))
+        assert output.inner_text().endswith("Python did not stop and was started anew: all names are gone.\n")
+        assert run(page, "'engine' in globals()") == "False\n"
+        # The engine is free for whoever asks next.
+        assert run(page, connect + one) == "['a']\n"
+        assert page.evaluate("() => aborted") > 0
+
+
+def test_python_that_breaks_down_is_started_anew(context: BrowserContext, dist_pointer: Path) -> None:
+    with another(context, dist_pointer) as page:
+        for code in ("import os\nos._exit(3)", "import os\nprint('before')\nos.abort()"):
+            run(page, "kept = 1")
+            write(page, code)
+            page.keyboard.press("Control+Enter")
+            expect(status(page)).to_have_text(re.compile("is ready"))
+            said = page.get_by_role("log", name="Output").inner_text()
+            assert said.endswith("Python broke down and was started anew: all names are gone.\n")
+            assert ("before" in said) == ("before" in code)
+            assert run(page, "'kept' in globals()") == "False\n"
+
+
+def test_a_run_ends_whatever_is_raised(tab: Page) -> None:
+    code = "class Own(BaseException):\n    pass\n\nraise Own('its words')"
+    shown = run(tab, code, "Failed after ")
+    assert "line 4, in <module>" in shown and shown.endswith("Own: its words\n")
+    # Where not even that can be shown.
+    code = (
+        "import sys\n\nclass Broken:\n    def write(self, text):\n        raise OSError('no such stream')\n\n"
+        "sys.stderr = Broken()\n1 / 0"
+    )
+    assert "no such stream" in run(tab, code, "Failed after ")
+    assert run(tab, "sys.stderr = sys.__stderr__") == ""
+
+
+def test_the_editor_fills_its_frame(tab: Page) -> None:
+    write(tab, "one = 'line'")
+    below = tab.evaluate(
+        """() => {
+          const root = document.querySelector(".python-editor").shadowRoot;
+          const bottom = (selector) => root.querySelector(selector).getBoundingClientRect().bottom;
+          return [".cm-gutter", ".cm-content"].map((part) => bottom(".frame") - bottom(part));
+        }"""
+    )
+    assert below == pytest.approx([0, 0], abs=3)
+
+
+def test_run_stands_next_to_the_samples(tab: Page) -> None:
+    sample = tab.get_by_label("Sample", exact=True).bounding_box()
+    button = tab.get_by_role("button", name="Run").bounding_box()
+    assert sample is not None and button is not None
+    assert 0 < button["x"] - (sample["x"] + sample["width"]) < 50
+    assert abs(button["y"] + button["height"] - (sample["y"] + sample["height"])) < 8
+
+
 def test_the_keyboard_is_not_trapped(tab: Page) -> None:
     write(tab, "if True:")
     tab.keyboard.press("Enter")
@@ -180,6 +317,92 @@ def test_the_model_is_loaded_once_and_nothing_is_complained_of(tab: Page, link: 
     shards = [path for path in link.paths if path.startswith("/model/") and path.endswith(".bin")]
     assert len(shards) == len(set(shards))
     assert tab.complaints == []  # type: ignore[attr-defined]
+
+
+STATE = "My card was charged twice. 😀 {state} é"
+QUESTIONS = {
+    "10": Choice("Which team should handle this?", {"billing": "charges", "shipping": "", "other": None}),
+    "angry": Noul("Is the customer angry?"),
+    "2": Score("How urgent?", ["low", "middle", "high"]),
+}
+
+
+def check_answers(page: Page) -> None:
+    """Python's answers are those of `engine.decide` in the page, to the last bit."""
+    asked = json.dumps([[id, to_wire(one)] for id, one in QUESTIONS.items()])
+    code = f"""import json, typedecide.browser
+from typedecide import *
+engine = await typedecide.browser.connect()
+questions = parse_questions(dict(json.loads({asked!r})))
+done = await engine.decide({STATE!r}, questions)
+print(json.dumps([[id, one.to_dict()] for id, one in done.answers.items()]))"""
+    ours = json.loads(run(page, code))
+    theirs = page.evaluate(
+        """async ({ state, asked }) => {
+          const { createEngine } = await import(new URL("index.js", location.href));
+          const engine = await createEngine({ device: "wasm" });
+          const { answers } = await engine.decide({ state, questions: new Map(asked) });
+          engine.close();
+          return asked.map(([id]) => [id, answers[id]]);
+        }""",
+        {"state": STATE, "asked": json.loads(asked)},
+    )
+    assert ours == theirs
+    assert [id for id, _ in ours] == list(QUESTIONS)
+
+
+def test_answers_are_those_of_javascript_to_the_last_bit(tab: Page) -> None:
+    check_answers(tab)
+
+
+def test_python_adds_less_than_30_ms_to_a_call(tab: Page) -> None:
+    request = {
+        "state": "How long does it take?",
+        "questions": {
+            "a": {"type": "noul", "criteria": "Is it?"},
+            "b": {"type": "choice", "criteria": ["x", "y", "z"]},
+        },
+    }
+    code = f"""import json, typedecide.browser
+from time import perf_counter
+from typedecide import *
+request = json.loads({json.dumps(request)!r})
+questions = parse_questions(request["questions"])
+engine = await typedecide.browser.connect()
+taken = []
+for _ in range(20):
+    before = perf_counter()
+    await engine.decide(request["state"], questions)
+    taken.append((perf_counter() - before) * 1000)
+print(json.dumps(taken))"""
+    tab.evaluate(
+        """async () => {
+          const { createEngine } = await import(new URL("index.js", location.href));
+          globalThis.own = await createEngine({ device: "wasm" });
+        }"""
+    )
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(3):
+        ours += json.loads(run(tab, code))
+        theirs += tab.evaluate(
+            """async (request) => {
+              const taken = [];
+              for (let i = 0; i < 20; i++) {
+                const before = performance.now();
+                await own.decide(request);
+                taken.push(performance.now() - before);
+              }
+              return taken;
+            }""",
+            request,
+        )
+    tab.evaluate("() => own.close()")
+    added = statistics.median(ours) - statistics.median(theirs)
+    print(
+        f"decide: {statistics.median(theirs):.1f} ms in JavaScript, {added:.1f} ms more from the tab's Python"
+    )
+    assert added < 30
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -212,4 +435,5 @@ def test_runs_without_a_network_once_it_was_used(tab: Page, context: BrowserCont
     page.get_by_role("button", name="Run").click()
     expect(status(page)).to_have_text(re.compile("^Done in "))
     assert "refund" in page.get_by_role("log", name="Output").inner_text()
+    check_answers(page)
     page.close()

@@ -19,6 +19,8 @@ from tests.test_page_table import (
     load,
     open_table,
     read,
+    status,
+    tickets,
 )
 from tests.test_page_ui import LOAD_MS, Watched, button, has_no_sideways_scroll, tab_to, violations
 from typedecide import metrics
@@ -154,6 +156,66 @@ def test_labels_are_pasted_or_loaded(answered: tuple[Watched, list[dict[str, str
     expect(note).to_contain_text("rough")
     page.locator("#trust-question").select_option(label="angry")
     expect(page.locator("#trust-source option:checked")).to_have_text("Column “angry” of the table")
+
+
+def test_the_calibration_curve_is_drawn_as_a_square(answered: tuple[Watched, list[dict[str, str]]]) -> None:
+    page = answered[0].page
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        box = page.locator(".calibration .chart-plot").bounding_box()
+        assert box is not None and box["height"] > 200
+        assert box["width"] == pytest.approx(box["height"], abs=2)
+
+
+def test_labels_that_do_not_fit_are_said_once_while_a_run_goes_on(page: Page, address: str) -> None:
+    open_table(page, address, {"angry": QUESTIONS["angry"]})
+    load(page, "many.csv", tickets(20_000, 20_000))
+    button(page, "Start").click()
+    expect(status(page)).to_contain_text("rows/s", timeout=LOAD_MS)
+    page.get_by_role("tab", name="Trust").click()
+    page.locator("#trust-source").select_option("given")
+    page.locator("#trust-pasted").fill("yes\n" * 3)
+    button(page, "Use these").click()
+    alert = page.locator(".alert")
+    expect(alert).to_contain_text("There are 3 labels for 20004 rows")
+    button(alert, "Dismiss").click()
+    note = page.locator(".trust-note")
+    # A mark on what is shown: who writes it anew takes the mark away.
+    expect(note).to_contain_text("There are 3 labels for 20004 rows")
+    note.locator("p").evaluate("(line) => { line.dataset.seen = 'yes' }")
+    for _ in range(2):
+        page.get_by_role("tab", name="Table").click()
+        page.get_by_role("tab", name="Trust").click()
+        expect(page.locator("#panel-trust")).to_be_visible()
+    page.get_by_role("tab", name="Table").click()
+    button(page, "Pause").click()
+    expect(status(page)).to_have_text(re.compile("^Paused · "), timeout=LOAD_MS)
+    page.get_by_role("tab", name="Trust").click()
+    expect(note.locator("[data-seen]")).to_have_count(1)
+    expect(note).to_have_attribute("aria-live", "polite")
+    expect(alert).to_have_count(0)
+
+
+def test_a_run_that_goes_on_is_not_read_out(page: Page, address: str) -> None:
+    open_table(page, address, {"angry": QUESTIONS["angry"]})
+    rows = "".join(f"Parcel {i} is late.,{'yes' if i % 2 else 'no'}\n" for i in range(20_000))
+    load(page, "many.csv", b"text,angry\n" + rows.encode())
+    button(page, "Start").click()
+    expect(status(page)).to_contain_text("rows/s", timeout=LOAD_MS)
+    page.get_by_role("tab", name="Trust").click()
+    note, kept = page.locator(".trust-note"), page.locator(".kept")
+    expect(kept).to_contain_text("answers are kept")
+    for place in (note, kept):
+        expect(place).to_have_attribute("aria-live", "off")
+    first = note.inner_text()
+    # It is looked at again by itself.
+    expect(note).not_to_have_text(first, timeout=LOAD_MS)
+    page.get_by_role("tab", name="Table").click()
+    button(page, "Pause").click()
+    expect(status(page)).to_have_text(re.compile("^Paused · "), timeout=LOAD_MS)
+    page.get_by_role("tab", name="Trust").click()
+    for place in (note, kept):
+        expect(place).to_have_attribute("aria-live", "polite")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

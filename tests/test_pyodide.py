@@ -10,6 +10,7 @@ import io
 import json
 import statistics
 import textwrap
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +23,14 @@ from playwright.sync_api import Browser, Page
 from bench.tiny import build_tiny
 from pybuild import pyodide, wheel
 from tests import make_decide_vectors
+from tests.sites import READABLE
 from tests.test_decide import VECTORS, check
 from tests.test_frames import finish
 from tests.vector_checks import FOLDER, TOKENIZERS
 from typedecide import __version__, browser
 from typedecide.errors import UnsupportedError
+from typedecide.native import NativeEngine
+from typedecide.questions import Choice, Noul, Question, Score, to_wire
 from typedecide.static_server import StaticServer
 
 pytestmark = pytest.mark.browser
@@ -43,18 +47,37 @@ START = """async (url) => {
   await python.loadPackage("typedecide", { messageCallback: (text) => asked.push(text) });
 }"""
 
-QUESTIONS = """
-QUESTIONS = {
+NAMES = """
+import asyncio, gc, js, typedecide.browser
+from typedecide import *
+
+class Frame:
+    '''What decide_frame asks of a DataFrame: pandas for Pyodide is neither on PyPI nor on npm.'''
+    def __init__(self, columns):
+        self.data = columns
+    columns = property(lambda self: list(self.data))
+    def __getitem__(self, name):
+        return self.data[name]
+    def assign(self, **columns):
+        return Frame({**self.data, **columns})
+
+QUESTIONS = parse_questions(json.loads(questions))
+MANY = {f"q{i}": Noul(f"Is it number {i}?") for i in range(60)}
+
+engine = await typedecide.browser.connect(device="wasm")
+None
+"""
+
+QUESTIONS: dict[str, Question] = {
     "10": Choice("Which team should handle this?", {"billing": "charges", "shipping": "", "other": None}),
     "angry": Noul("Is the customer angry?"),
     "2": Score("How urgent?", ["low", "middle", "high"]),
 }
-"""
 
 
 @dataclass
 class Python:
-    """Pyodide in a page, with a connected `engine`, `QUESTIONS` and all of typedecide's names."""
+    """Pyodide in a page, with a connected `engine`, what `NAMES` has, and all of typedecide's names."""
 
     page: Page
     url: str
@@ -90,14 +113,7 @@ def python(browser: Browser, dist_pointer: Path) -> Iterator[Python]:
         page.goto(f"{server.url}manifest.json")
         page.evaluate(START, server.url)
         found = Python(page, server.url, requests, complaints)
-        found.run(
-            f"""
-            import asyncio, gc, typedecide.browser
-            from typedecide import *
-            engine = await typedecide.browser.connect(device="wasm")
-            {QUESTIONS.replace(chr(10), chr(10) + " " * 12)}
-            """
-        )
+        found.run(NAMES, questions=json.dumps({id: to_wire(one) for id, one in QUESTIONS.items()}))
         # A page asks for its icon by itself.
         complaints[:] = [text for text in complaints if "404" not in text]
         yield found
@@ -318,23 +334,51 @@ def test_errors_are_pythons_with_their_data(python: Python) -> None:
     python.complaints[:] = [text for text in python.complaints if "404" not in text]
 
 
-def test_an_error_of_the_callers_own_comes_back(python: Python) -> None:
-    code = """
+def test_an_error_of_the_callers_own_comes_back_and_stops_the_engine(python: Python) -> None:
+    # The engine itself, and how many answers it gave.
+    python.javascript(
+        """() => {
+          globalThis.answered = 0;
+          globalThis.counted = Object.create(engine, {
+            decide: {
+              value: (request, options) => engine.decide(request, {
+                ...options,
+                onAnswer: (id, answer) => (answered++, options.onAnswer(id, answer)),
+              }),
+            },
+          });
+        }"""
+    )
+    caught, answered, after = python.run(
+        """
         def fail(id, answer):
             raise KeyError(id)
+
+        typedecide.browser.offer(js.counted)
         try:
-            await engine.decide("A text", QUESTIONS, on_answer=fail)
+            counted = await typedecide.browser.connect()
+        finally:
+            typedecide.browser.offer(None)
+        try:
+            await counted.decide("A text", MANY, on_answer=fail, readout="labels", run_tokens=20)
         except KeyError as error:
-            found = error.args
-        json.dumps(found)
+            caught = error.args
+        answered = js.answered
+        # The engine's last answer comes too late to stop anything.
+        try:
+            await engine.decide("A text", {"only": QUESTIONS["angry"]}, on_answer=fail)
+        except KeyError as error:
+            after = error.args
+        json.dumps([caught, answered, after])
         """
-    assert python.run(code) == ["10"]
+    )
+    assert len(caught) == 1 and caught[0].startswith("q") and after == ["only"]
+    assert 1 <= answered < 60
 
 
 def test_cancelling_a_task_stops_the_engine(python: Python) -> None:
     found = python.run(
         """
-        many = {f"q{i}": Noul(f"Is it number {i}?") for i in range(60)}
         told, first = [], asyncio.Event()
 
         def tell(id, answer):
@@ -342,7 +386,7 @@ def test_cancelling_a_task_stops_the_engine(python: Python) -> None:
             first.set()
 
         work = asyncio.ensure_future(
-            engine.decide("A text to be left", many, on_answer=tell, readout="labels", run_tokens=20))
+            engine.decide("A text to be left", MANY, on_answer=tell, readout="labels", run_tokens=20))
         await first.wait()
         work.cancel()
         try:
@@ -354,11 +398,11 @@ def test_cancelling_a_task_stops_the_engine(python: Python) -> None:
         after = await engine.decide("Another", {"a": Noul("Is it?")})
 
         left = 0
-        async for id, answer in engine.stream("A text to be left again", many, readout="labels", run_tokens=20):
+        async for id, answer in engine.stream("A text to be left again", MANY, readout="labels", run_tokens=20):
             left += 1
             break
         try:
-            await asyncio.wait_for(engine.decide("One more text", many, readout="labels", run_tokens=20), 0.05)
+            await asyncio.wait_for(engine.decide("One more text", MANY, readout="labels", run_tokens=20), 0.05)
             timed = "answered"
         except TimeoutError:
             timed = "timed out"
@@ -404,8 +448,11 @@ def test_python_adds_less_than_30_ms_to_a_call(python: Python) -> None:
     assert added < 30
 
 
+COUNTS = "() => [python._module.pyproxy_alloc_map.size, python._module.hiwire.num_keys()]"
+"""Proxies of Python, and references to JavaScript."""
+
+
 def test_nothing_is_left_behind(python: Python) -> None:
-    counts = "() => [python._module.pyproxy_alloc_map.size, python._module.hiwire.num_keys()]"
     code = """
         async def use(times):
             for i in range(times):
@@ -420,6 +467,12 @@ def test_nothing_is_left_behind(python: Python) -> None:
                     work = asyncio.ensure_future(engine.decide(f"Left {i}", QUESTIONS, on_answer=print))
                     await asyncio.sleep(0)
                     work.cancel()
+                    frame = Frame({"text": [f"Row {i}", "", "x " * 9000, None]})
+                    await engine.decide_frame(frame, "text", QUESTIONS, on_row=lambda *counts: None)
+                    typedecide.browser.offer(js.engine)
+                    async with await typedecide.browser.connect() as lent:
+                        await lent.decide("A text", QUESTIONS)
+                    typedecide.browser.offer(None)
         await use(times)
         # What was cancelled is over once a later call is answered.
         await engine.decide("The last one", QUESTIONS)
@@ -428,11 +481,111 @@ def test_nothing_is_left_behind(python: Python) -> None:
         None
         """
     python.run(code, times=11)
-    before = python.javascript(counts)
+    before = python.javascript(COUNTS)
     python.run(code, times=500)
-    after = python.javascript(counts)
+    after = python.javascript(COUNTS)
     print(f"proxies of Python and references to JavaScript: {before} before 500 calls, {after} after")
     assert after == before
+    assert python.complaints == []
+
+
+def test_connecting_leaves_nothing_behind(python: Python) -> None:
+    code = """
+        def fail(told):
+            raise KeyError(told["phase"])
+
+        async def load(times):
+            for _ in range(times):
+                told = []
+                async with await typedecide.browser.connect(device="wasm", on_progress=told.append) as own:
+                    await own.decide("A text", QUESTIONS)
+                assert told[-1]["phase"] == "ready", told
+                try:
+                    await typedecide.browser.connect(device="wasm", on_progress=fail)
+                    raise AssertionError("the callback's error is gone")
+                except KeyError as error:
+                    assert error.args == (told[0]["phase"],), error
+                try:
+                    await typedecide.browser.connect(device="tpu", on_progress=told.append)
+                    raise AssertionError("there is no such device")
+                except UnsupportedError:
+                    pass
+                begun = asyncio.Event()
+                loading = asyncio.ensure_future(
+                    typedecide.browser.connect(device="wasm", on_progress=lambda told: begun.set()))
+                await begun.wait()
+                loading.cancel()
+                await asyncio.wait([loading])
+                assert loading.cancelled()
+
+        await load(times)
+        None
+        """
+    workers = len(python.page.workers)
+
+    def left(times: int) -> list[int]:
+        """What there is after so many times, once the workers of those that were cancelled are gone."""
+        python.run(code, times=times)
+        deadline = time.monotonic() + 60
+        while len(python.page.workers) > workers:
+            assert time.monotonic() < deadline
+            python.run("await asyncio.sleep(0.1)\nNone")
+        python.run("await asyncio.sleep(0.1)\ngc.collect()\nNone")
+        counts: list[int] = python.javascript(COUNTS)
+        return counts
+
+    before = left(1)
+    assert left(3) == before
+    assert python.complaints == []
+
+
+LATE = """
+import { createEngine as create } from "../index.js";
+export * from "../index.js";
+globalThis.late = Promise.withResolvers();
+// As the engine itself, where an abort comes when it is loaded already.
+export async function createEngine({ signal, onProgress, ...options }) {
+  onProgress({ phase: "download", message: "the first word" });
+  const bundle = new URL("../", import.meta.url);
+  const engine = await create({ ...options, bundle, onProgress });
+  late.resolve(engine);
+  return engine;
+}
+"""
+
+
+def test_an_engine_that_comes_after_a_cancel_is_closed(python: Python) -> None:
+    python.page.route(
+        f"{python.url}late/index.js", lambda route: route.fulfill(body=LATE, content_type="text/javascript")
+    )
+    python.run(
+        """
+        told, begun = [], asyncio.Event()
+
+        def tell(progress):
+            told.append(progress)
+            begun.set()
+
+        loading = asyncio.ensure_future(typedecide.browser.connect("/late/", device="wasm", on_progress=tell))
+        await begun.wait()
+        loading.cancel()
+        await asyncio.wait([loading])
+        assert loading.cancelled()
+        None
+        """
+    )
+    outcome = python.javascript(
+        """async () => {
+          const engine = await late.promise;
+          await python.runPythonAsync("await asyncio.sleep(0.1)");
+          const question = { type: "noul", criteria: "Is it?" };
+          const work = engine.decide({ state: "A text", questions: { question } });
+          return work.then(() => engine.close(), ({ code, message }) => [code, message]);
+        }"""
+    )
+    assert outcome == ["ABORTED", "the engine was closed"]
+    # It was told of all that happened until then, and nothing complained of a callback that is no more.
+    assert python.run("json.dumps(told[-1]['phase'])") == "ready"
     assert python.complaints == []
 
 
@@ -462,16 +615,6 @@ def test_an_offered_engine_is_taken_and_outlives_its_loan(python: Python) -> Non
 def test_decide_frame_adds_columns(python: Python) -> None:
     found = python.run(
         """
-        class Frame:
-            '''What decide_frame asks of a DataFrame: pandas is not to be had here.'''
-            def __init__(self, columns):
-                self.data = columns
-            columns = property(lambda self: list(self.data))
-            def __getitem__(self, name):
-                return self.data[name]
-            def assign(self, **columns):
-                return Frame({**self.data, **columns})
-
         frame = Frame({"text": ["One text", None, "x " * 9000, "One text", ""], "n": [1, 2, 3, 4, 5]})
         rows = []
         done = await engine.decide_frame(frame, "text", QUESTIONS, on_row=lambda *counts: rows.append(counts))
@@ -483,8 +626,39 @@ def test_decide_frame_adds_columns(python: Python) -> None:
     assert before == ["text", "n"]
     assert list(data)[:5] == ["text", "n", "fault", "10.answer", "10.confidence"]
     assert [data[f"10.p.{name}"][0] for name in ("billing", "shipping", "other")] == probabilities
-    assert data["10.p.billing"][0] == data["10.p.billing"][3] and data["10.p.billing"][4] is not None
-    assert [data["angry.answer"][i] for i in (1, 2)] == [None, None]
+    assert data["10.p.billing"][0] == data["10.p.billing"][3]
+    assert [data["angry.answer"][i] for i in (1, 2, 4)] == [None] * 3
     assert data["fault"][1] == "is not a text but None" and "tokens" in data["fault"][2]
-    assert [data["fault"][i] for i in (0, 3, 4)] == [None] * 3
+    assert data["fault"][4] == "the text is blank"
+    assert [data["fault"][i] for i in (0, 3)] == [None] * 2
     assert rows == [[i, 5] for i in range(1, 6)]
+
+
+def test_a_shallow_model_says_so_in_every_answer(python: Python, dist_pointer_shallow: Path) -> None:
+    with StaticServer(dist_pointer_shallow, headers=READABLE) as server:
+        answers, column, shallow, info = python.run(
+            """
+            async with await typedecide.browser.connect(url, device="wasm") as half:
+                done = await half.decide("My card was charged twice.", QUESTIONS)
+                frame = await half.decide_frame(Frame({"text": ["One text", ""]}), "text", QUESTIONS)
+                info = half.info
+            whole = await engine.decide("My card was charged twice.", QUESTIONS)
+            assert not any("x_shallow" in one.to_dict() for one in whole.answers.values())
+            json.dumps([
+                {id: answer.to_dict() for id, answer in done.answers.items()},
+                frame.data["angry.x_shallow"],
+                done.answers["10"].shallow.to_dict(),
+                info["shallow"],
+            ])
+            """,
+            url=server.url,
+        )
+    said = {"k": 2, "anchor": "instruction", "agreement": None}
+    assert shallow == said and column == [json.dumps(said), None]
+    assert info == {"layers": 3, **said}
+    with NativeEngine(dist_pointer_shallow) as engine:
+        theirs = engine.decide("My card was charged twice.", QUESTIONS).answers
+    assert list(answers) == list(theirs)
+    for id, one in theirs.items():
+        assert answers[id]["x_shallow"] == one.to_dict()["x_shallow"] == said
+        assert answers[id]["probabilities"] == pytest.approx(one.answer.probabilities, abs=1e-5)

@@ -139,6 +139,13 @@ def test_more_orders_than_options_are_refused_by_name(native_engine: NativeEngin
     with pytest.raises(InvalidQuestionError, match="Question 1") as caught:
         native_engine.score_all([QUESTIONS[0], Noul("Is it urgent?")], 3, readout="labels")
     assert caught.value.data["value"] == 3
+    assert caught.value.data["loc"] == [1]
+
+
+def test_a_question_alone_is_not_counted(native_engine: NativeEngine) -> None:
+    with pytest.raises(InvalidQuestionError, match=r"^The orderings must be") as caught:
+        native_engine.score(Noul("Is it urgent?"), 3, readout="labels")
+    assert caught.value.data["loc"] == []
 
 
 @pytest.mark.browser

@@ -85,7 +85,7 @@ def test_files_come_whole_with_every_header(server: StaticServer) -> None:
     assert reply.headers["Content-Length"] == str(len(BYTES))
     assert reply.headers["Cross-Origin-Opener-Policy"] == "same-origin"
     assert reply.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
-    assert reply.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+    assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
     assert reply.headers["Cache-Control"] == "no-cache"
     assert reply.headers["Accept-Ranges"] == "bytes"
@@ -250,6 +250,20 @@ def test_loopback_names_are_served(server: StaticServer, host: str) -> None:
 def test_a_server_for_all_answers_to_all_names(site: Path) -> None:
     with StaticServer(site, "0.0.0.0") as server:
         assert ask(server, "/", Host="a.name.example").status == 200
+
+
+def test_pages_of_other_origins_get_nothing_unless_they_may_read(server: StaticServer, site: Path) -> None:
+    own = f"http://localhost:{server.port}"
+    for origin, status in (("https://evil.example", 403), ("null", 403), (own, 200)):
+        assert ask(server, "/", Host=f"localhost:{server.port}", Origin=origin).status == status
+    with StaticServer(site, headers={"Access-Control-Allow-Origin": "*"}) as shared:
+        assert ask(shared, "/", Origin="https://other.example").status == 200
+
+
+def test_a_body_is_not_taken_for_the_next_request(server: StaticServer) -> None:
+    inner = b"GET /app/ HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    outer = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(inner)}\r\n\r\n".encode()
+    assert raw(server, outer + inner).count(b"HTTP/1.1 ") == 1
 
 
 def test_host_may_be_missing_in_the_old_protocol_only(server: StaticServer) -> None:

@@ -194,7 +194,14 @@ def test_openai_decisions_are_the_same_answers(server: Server) -> None:
             "c": {"type": "score", "instructions": "How angry?", "criteria": ["calm: polite", "angry"]},
         }
     ).body["answers"]
-    assert predicate == {"type": "predicate", "name": "refund", "probability": plain["a"]["noul"]}
+    beyond = {name: value for name, value in predicate.items() if name.startswith("x_")}
+    assert predicate == {
+        "type": "predicate",
+        "name": "refund",
+        "probability": plain["a"]["noul"],
+        **beyond,
+    }
+    assert beyond == {name: plain["a"][name] for name in ("x_orderings_used", "x_flip_rate")}
     p, q = plain["b"]["probabilities"].values()
     spread = [{"value": True, "probability": p}, {"value": "no", "probability": q}]
     assert choice["name"] is None and choice["choice"] == (True if p > q else "no")
@@ -257,6 +264,26 @@ def test_other_errors_of_decisions(server: Server) -> None:
     ):
         reply = server.ask("/v1/decisions", json.dumps({"input": STATE, "questions": DECISIONS, **change}))
         assert (reply.status, reply.body["error"]["code"]) == (status, code)
+
+
+def test_refusals_have_the_shape_of_their_path(server: Server, guarded: Server) -> None:
+    for reply, status in (
+        (server.ask("/v1/decisions", "{}", Origin="https://evil.example"), 403),
+        (server.ask("/v1/decisions"), 405),
+        (server.ask("/v1/decisions", "{}", Host="evil.example"), 421),
+        (guarded.ask("/v1/decisions", "{}"), 401),
+    ):
+        assert (reply.status, [*reply.body]) == (status, ["error"])
+
+
+def test_an_approximation_is_marked_on_every_wire(dist_pointer_shallow: Path) -> None:
+    with running(dist_pointer_shallow) as shallow:
+        answers = [*shallow.decide().body["answers"].values()]
+        body = json.dumps({"input": STATE, "questions": DECISIONS})
+        answers += shallow.ask("/v1/decisions", body).body["answers"]
+    assert len(answers) == 6
+    for answer in answers:
+        assert set(answer["x_shallow"]) == {"k", "anchor", "agreement"}, answer
 
 
 def test_models_and_unknown_ones(server: Server) -> None:
@@ -447,9 +474,9 @@ def test_what_cannot_be_served_is_said(
 @pytest.mark.browser
 def test_through_the_page(dist_pointer: Path, server: Server) -> None:
     with running(dist_pointer, "--engine", "page", "--device", "wasm") as paged:
-        reply, native = paged.decide(), server.decide()
-        assert reply.status == 200
-        spread, wanted = (one.body["answers"]["10"]["probabilities"] for one in (reply, native))
+        first, native = paged.decide(), server.decide()
+        assert first.status == 200
+        spread, wanted = (one.body["answers"]["10"]["probabilities"] for one in (first, native))
         assert spread == pytest.approx(wanted, abs=1e-4) and list(spread) == ["10", "2", "x"]
         began = time.monotonic()
         many = dict(islice(MANY.items(), 15))
@@ -466,6 +493,10 @@ def test_through_the_page(dist_pointer: Path, server: Server) -> None:
         reply = paged.decide()
         assert (reply.status, reply.body["detail"]["x_code"]) == (500, "DEVICE_LOST")
         assert paged.ask("/health").status == 503
+        # Whoever asks next has another browser.
+        again = paged.decide()
+        assert again.status == 200 and again.body["answers"] == first.body["answers"]
+        assert paged.ask("/health").status == 200
 
 
 @pytest.mark.browser

@@ -254,7 +254,7 @@ def test_engines_and_whole_prompts_agree(anchored: dict[str, Path], anchor: str,
         head = engine.prompt.head_ids(engine.tokenizer)
         tokens = {"none": 0, "bos": 1, "instruction": len(head)}[anchor]
         state = engine.states.list()[0].cache
-        assert (state.upper, engine._head[1].upper) == (tokens, tokens)
+        assert (state.upper, engine._head().upper) == (tokens, tokens)
         assert state.bytes == state.length * engine.info["tokenBytes"]
     for readout in ("labels", "text", "pointer"):
         with (

@@ -251,17 +251,16 @@ def test_eviction_in_the_page(dist_fp32_4l: Path) -> None:
 @contextmanager
 def wrong_head(engine: NativeEngine) -> Iterator[None]:
     """The engine with keys and values in its head that no token has."""
-    before = engine._head
-    ids, cache = before
-    engine._head = (ids, type(cache)({name: array + np.float32(0.1) for name, array in cache.past.items()}))
+    before = engine._head()
+    engine._head_cache = type(before)({name: array + np.float32(0.1) for name, array in before.past.items()})
     try:
         yield
     finally:
-        engine._head = before
+        engine._head_cache = before
 
 
 def test_head_cache_changes_no_logit_natively(native_engine: NativeEngine) -> None:
-    head, base = native_engine._head
+    head, base = native_engine._head_ids, native_engine._head()
     assert base.length == len(head) > 10
     criterion = QUESTIONS[0].criterion()
     labels = native_engine.prompt.label_ids(criterion)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Playwright
+from playwright.sync_api import Playwright, Route
 
 from bench.faults import QUESTIONS, SHARD, STATE, Stage, hashes, refused, replace, set_up
+from bench.tabs import Tab, chromium
+from typedecide.static_server import PAGE_HEADERS, StaticServer
 
 pytestmark = pytest.mark.browser
 
@@ -118,6 +121,107 @@ def test_without_storage_it_works_and_says_so(stage: Stage) -> None:
         storage = tab.load(keepWeights=False)["storage"]
         assert not storage["kept"] and "keepWeights" in storage["note"]
         assert tab.files() == {}
+
+
+NOT_OPENED = """
+  FileSystemFileHandle.prototype.createSyncAccessHandle = async () => {
+    throw new DOMException("planted", "%s");
+  };
+"""
+
+
+@pytest.mark.parametrize("name", ["UnknownError", "NoModificationAllowedError"])
+def test_files_that_the_browser_does_not_open_are_not_kept(stage: Stage, name: str) -> None:
+    with stage.served(stage.bundle) as window:
+        tab = window.tab(NOT_OPENED % name)
+        for _ in range(2):
+            storage = tab.load()["storage"]
+            stage.ask(tab)
+            assert not storage["kept"] and storage["keptBytes"] == 0
+            assert "does not open" in storage["note"] and name in storage["note"]
+        assert set(tab.files().values()) <= {0}
+
+
+def test_a_folder_that_cannot_be_listed_is_not_pruned_and_all_is_well(stage: Stage) -> None:
+    unlisted = """
+      FileSystemDirectoryHandle.prototype.keys = () => {
+        throw new DOMException("planted", "UnknownError");
+      };
+    """
+    with stage.served(stage.bundle) as window:
+        tab = window.tab(unlisted)
+        assert tab.load()["storage"]["kept"]
+        stage.ask(tab)
+
+
+def test_a_manifest_is_never_taken_from_the_browsers_cache(playwright: Playwright, stage: Stage) -> None:
+    folder = stage.copy("lasting")
+    lasting = {**PAGE_HEADERS, "Cache-Control": "max-age=3600"}
+    with chromium(playwright) as browser, StaticServer(folder, headers=lasting) as server:
+        tab = Tab(browser.new_page(), server.url)
+        tab.load()
+        shard = bytearray((folder / SHARD).read_bytes())
+        shard[0] ^= 1
+        replace(folder, SHARD, bytes(shard))
+        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+        manifest["files"][SHARD]["sha256"] = hashlib.sha256(shard).hexdigest()
+        replace(folder, "manifest.json", json.dumps(manifest).encode())
+        storage = tab.load()["storage"]
+        stage.ask(tab)
+        assert storage["downloadedBytes"] == len(shard)
+
+
+def test_a_server_that_is_away_for_a_moment_is_waited_for(stage: Stage) -> None:
+    # From the first request on: that of the manifest.
+    with stage.served(stage.bundle) as window:
+        tab, link = window.tab(), window.link
+        tab.evaluate("async () => void (await import('./index.js'))")
+        link.cut()
+        mending = threading.Timer(2.0, link.mend)
+        mending.start()
+        tab.load()
+        mending.join()
+        stage.ask(tab)
+
+
+@pytest.mark.parametrize("module", ["tokenizers.min.mjs", "ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs"])
+def test_a_module_that_does_not_come_at_first_is_asked_for_again(stage: Stage, module: str) -> None:
+    left = [1]
+
+    def once(route: Route) -> None:
+        if left:
+            left.pop()
+            route.abort()
+        else:
+            route.continue_()
+
+    with stage.served(stage.bundle) as window:
+        tab = window.tab()
+        tab.page.route(f"**/{module}", once)
+        tab.load()
+        assert left == []
+        stage.ask(tab)
+
+
+def test_a_module_that_is_not_there_says_so_at_once(stage: Stage) -> None:
+    with stage.served(stage.bundle) as window:
+        tab = window.tab()
+        tab.page.route("**/tokenizers.min.mjs", lambda route: route.fulfill(status=404))
+        error = refused(tab.load, "BUNDLE")
+        assert error.data["status"] == 404 and error.data["url"].endswith("tokenizers.min.mjs")
+
+
+def test_a_bundle_without_a_graph_for_the_device_costs_its_manifest_only(stage: Stage) -> None:
+    folder = stage.copy("no-graph")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    graphs = manifest["formats"]["fp32"]["graphs"]
+    manifest["formats"]["fp32"]["graphs"] = {"other": graphs["explicit"]}
+    replace(folder, "manifest.json", json.dumps(manifest).encode())
+    with stage.served(folder) as window:
+        tab = window.tab()
+        error = refused(tab.load, "UNSUPPORTED")
+        assert [trial["verdict"] for trial in error.data["selfTest"]] == ["unavailable"]
+        assert not [path for path in window.link.paths if "/model/" in path or "/vendor/" in path]
 
 
 def test_a_call_that_ends_two_workers_fails_and_the_engine_goes_on(stage: Stage) -> None:

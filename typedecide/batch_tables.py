@@ -14,7 +14,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -114,25 +114,29 @@ def open_table(path: Path, text: str, keep: Sequence[str] = ()) -> Table:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}.", path=str(path)) from error
 
 
+_BEHIND = "text follows a closing quote"
+
 _QUOTES = {
     "unexpected end of data": "a quote is never closed",
-    **{f"'{separator}' expected after '\"'": "text follows a closing quote" for separator in ",;\t"},
+    **{f"'{separator}' expected after '\"'": _BEHIND for separator in ",;\t"},
 }
-"""What csv says, in words that do not depend on who reads. Where the next row would begin, nobody knows then."""
+"""What csv says, in words that do not depend on who reads."""
 
 
 class _Separated(Table):
-    """CSV or TSV, with a header."""
+    """CSV or TSV, with a header.
+
+    A row in which text follows a closing quote is rejected, where it is one line whose quotes come in pairs: the next
+    row begins behind it. Any other fault of quotes hides where that is, so it is one of the file.
+    """
 
     escaped = True
 
     def __init__(self, path: Path, text: str, keep: Sequence[str]) -> None:
         super().__init__(path, text, keep)
         csv.field_size_limit(FIELD_CHARACTERS)
-        separators = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
-        headers = {separator: next(self._cells(separator), []) for separator in separators}
-        self._separator = next((s for s, header in headers.items() if text in header), separators[0])
-        self._header = headers[self._separator]
+        self._separator = self._find_separator("\t" if path.suffix.lower() == ".tsv" else ",;\t")
+        self._header = self._read_header(self._separator)
         self._check_columns(self._header)
 
     def read(self) -> Iterator[Row]:
@@ -140,27 +144,70 @@ class _Separated(Table):
         rows = self._cells(self._separator)
         next(rows)
         for number, cells in enumerate(rows, start=2):
-            if len(cells) == len(self._header):
+            if isinstance(cells, str):
+                yield Row(number, {}, Fault(None, _BEHIND), cells)
+            elif len(cells) == len(self._header):
                 yield Row(number, dict(zip(self._header, cells, strict=True)))
             elif cells:
                 reason = f"has {len(cells)} cells, the header has {len(self._header)}"
                 yield Row(number, {}, Fault(None, reason), cells)
 
-    def _cells(self, separator: str) -> Iterator[list[str]]:
+    def _find_separator(self, separators: str) -> str:
+        """The first under which the header holds the column of the texts, or else several columns."""
+        headers = {}
+        for separator in separators:
+            # Quotes that are wrong under one separator may be right under another.
+            with suppress(InputError):
+                headers[separator] = self._read_header(separator)
+        named = [separator for separator, header in headers.items() if self.text in header]
+        several = [separator for separator, header in headers.items() if len(header) > 1]
+        return next(iter((*named, *several)), separators[0])
+
+    def _read_header(self, separator: str) -> list[str]:
+        header = next(self._cells(separator), [])
+        assert not isinstance(header, str)
+        return header
+
+    def _cells(self, separator: str) -> Iterator[list[str] | str]:
+        """The cells of each row, the header being the first; of one that is to be rejected its line."""
         # A byte that is not UTF-8 is the fault of its row, and not of the file.
         with self.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            lines = _Remembering(file)
             # strict: a quote that is never closed is a fault, and not a cell that swallows the rest of the file.
-            reader = csv.reader(file, delimiter=separator, strict=True)
+            reader = csv.reader(lines, delimiter=separator, strict=True)
             number = 0
-            try:
-                for cells in reader:
-                    number += 1
+            while True:
+                number += 1
+                before = reader.line_num
+                try:
+                    cells = next(reader, None)
+                except csv.Error as error:
+                    reason = _QUOTES.get(str(error), str(error))
+                    one_line = reader.line_num == before + 1 and lines.last.count('"') % 2 == 0
+                    if number == 1 or reason != _BEHIND or not one_line:
+                        raise InputError(
+                            f"{self.path}: row {number}: {reason}.", path=str(self.path), row=number
+                        ) from error
+                    yield re.sub(r"\r?\n$|\r$", "", lines.last)
+                else:
+                    if cells is None:
+                        return
                     yield cells
-            except csv.Error as error:
-                reason = _QUOTES.get(str(error), str(error))
-                raise InputError(
-                    f"{self.path}: row {number + 1}: {reason}.", path=str(self.path), row=number + 1
-                ) from error
+
+
+class _Remembering:
+    """Lines, of which the last one is still known."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.last = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
 
 
 class _Lines(Table):

@@ -73,7 +73,7 @@ async def connect(
             engine, where it offers one; else the bundle that this package was loaded from.
         device, format, threads, candidates, state_bytes, keep_weights, weights, calibration: as `createEngine` takes
             them; None leaves them to it.
-        on_progress: told what the engine reports while it loads.
+        on_progress: told what the engine reports while it loads. An error of its own stops that, and is raised here.
 
     Raises:
         UnsupportedError: this is not Pyodide, the bundle cannot be told, or the browser lacks something.
@@ -108,12 +108,21 @@ async def connect(
         # A worker's script must be of this origin: here one that only imports the other.
         kept.script(js, f"import {json.dumps(f'{address}worker.js')};")
         request.worker = kept.address
+    controller = js.AbortController.new()
+    request.signal = controller.signal
+    failed: list[Exception] = []
     if on_progress is not None:
-        request.onProgress = kept.proxy(lambda told: on_progress(_plain(js, told)))
+
+        def tell(told: Any) -> None:
+            on_progress(_plain(js, told))
+
+        request.onProgress = kept.proxy(_telling(tell, failed, controller))
+    loading = _started(create(request))
     try:
-        engine = await _call(js, create, request)
+        engine = await _finished(loading, controller, failed)
     except BaseException:
-        kept.free()
+        # Until it has seen the abort, JavaScript reports progress, and may even succeed.
+        loading.add_done_callback(lambda done: _discard(done, kept))
         raise
     return BrowserEngine(engine, owned=True, kept=kept)
 
@@ -149,7 +158,8 @@ class BrowserEngine:
             state: the text.
             questions: what to ask, by id.
             orderings: orders of its options in which the `labels` readout reads each question; default "auto".
-            on_answer: told the id of a question and its answer, as soon as it is there.
+            on_answer: told the id of a question and its answer, as soon as it is there. An error of its own stops the
+                engine, and is raised here.
             options: `typedecide.options.Options`.
         """
         return await self._decide(state, _wire(questions), orderings, on_answer, options)
@@ -200,8 +210,8 @@ class BrowserEngine:
         """A copy of a pandas DataFrame with the answers about each text of a column, in new columns.
 
         They are those of `typedecide batch`: for each question `ID.answer`, `ID.confidence` and `ID.p.OPTION`, and
-        `ID.abstain` and `ID.x_shallow` where a calibration or a shallow model answered. A row whose text is none, too
-        long or otherwise unanswerable has no answers, and `fault` says why. Equal texts are asked about once.
+        `ID.abstain` and `ID.x_shallow` where a calibration or a shallow model answered. A row whose text is missing,
+        blank, too long or otherwise no good has no answers, and `fault` says why. Equal texts are asked about once.
 
         Args:
             frame: a DataFrame.
@@ -231,18 +241,23 @@ class BrowserEngine:
         # A Map, because an object would ask about "10" first.
         request.questions = js.Map.new(_object(js, [[id, wire] for id, wire in questions.items()]))
         given = _object(js, javascript.options(orderings, options))
-        kept = _Kept()
+        controller, kept = js.AbortController.new(), _Kept()
+        given.signal = controller.signal
         failed: list[Exception] = []
         if on_answer is not None:
-            given.onAnswer = kept.proxy(_telling(js, on_answer, failed))
-        done = _plain(js, await _call(js, self._engine.decide, request, given, kept=kept))
-        if failed:
-            raise failed[0]
+
+            def tell(id: str, answer: Any) -> None:
+                on_answer(id, javascript.debiased(_plain(js, answer)))
+
+            given.onAnswer = kept.proxy(_telling(tell, failed, controller))
+        deciding = _started(self._engine.decide(request, given))
+        deciding.add_done_callback(lambda _: kept.free())
+        done = _plain(js, await _finished(deciding, controller, failed))
         return javascript.decided(done, questions, [done["answers"][id] for id in questions])
 
     async def release(self) -> None:
         """Free all kept texts; the engine stays usable."""
-        await _call(_javascript(), self._engine.release)
+        await _awaited(self._engine.release())
 
     def close(self) -> None:
         """End the engine and free everything; one that the page offered goes on."""
@@ -257,17 +272,18 @@ class BrowserEngine:
         self.close()
 
 
-def _telling(js: Any, on_answer: OnDecided, failed: list[Exception]) -> Callable[..., None]:
-    """A callback's form for JavaScript, which could do nothing about an error: that goes to `failed`, and ends it."""
+def _telling(tell: Callable[..., None], failed: list[Exception], controller: Any) -> Callable[..., None]:
+    """A callback's form for JavaScript, which could do nothing about an error: that goes to `failed`, and aborts."""
 
-    def tell(id: str, answer: Any) -> None:
+    def told(*given: Any) -> None:
         if not failed:
             try:
-                on_answer(id, javascript.debiased(_plain(js, answer)))
+                tell(*given)
             except Exception as error:
                 failed.append(error)
+                controller.abort()
 
-    return tell
+    return told
 
 
 class _Kept:
@@ -376,31 +392,37 @@ def _wire(questions: Mapping[str, Question]) -> dict[str, Any]:
     return {id: to_wire(question) for id, question in questions.items()}
 
 
-async def _call(js: Any, function: Any, *arguments: Any, kept: _Kept | None = None) -> Any:
-    """Call an engine's function with options, the last argument, and wait; cancelling aborts it.
+def _started(promise: Awaitable[T]) -> asyncio.Future[T]:
+    """A promise under way, as what Python waits for."""
+    work = asyncio.ensure_future(_awaited(promise))
+    work.add_done_callback(_settled)
+    return work
 
-    `kept` is freed once JavaScript has let go of it, which after an abort is later than this ends.
-    """
-    controller = js.AbortController.new()
-    if arguments:
-        arguments[-1].signal = controller.signal
-    work = asyncio.ensure_future(_awaited(function(*arguments)))
-    work.add_done_callback(lambda done: _settled(done, kept))
+
+async def _finished(work: asyncio.Future[T], controller: Any, failed: Sequence[Exception]) -> T:
+    """What it gives, or the error of a callback that stopped it; cancelling aborts it, and waits for nothing."""
     try:
         # Not awaited itself: cancelling that would cancel what JavaScript still works for.
         await asyncio.wait([work])
-        return work.result()
     except asyncio.CancelledError:
         controller.abort()
         raise
+    if failed:
+        raise failed[0]
+    return work.result()
 
 
-def _settled(done: asyncio.Future[Any], kept: _Kept | None = None) -> None:
-    if kept is not None:
-        kept.free()
+def _settled(done: asyncio.Future[Any]) -> None:
     # Looked at, so that nobody is told of an error after a task that has left.
     if not done.cancelled():
         done.exception()
+
+
+def _discard(loaded: asyncio.Future[Any], kept: _Kept) -> None:
+    """Close an engine that was loaded for nobody, if it was, and free what its loading kept."""
+    if not loaded.cancelled() and loaded.exception() is None:
+        loaded.result().close()
+    kept.free()
 
 
 async def _awaited(promise: Awaitable[T]) -> T:

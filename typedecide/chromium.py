@@ -59,16 +59,47 @@ _WAYS_OUT = (
 )
 
 
+# Of a GPU on Linux, Chromium offers WebGPU over Vulkan only, without a window to draw in only if told so:
+# https://developer.chrome.com/blog/supercharge-web-ai-testing#enable-webgpu (headless, on NVIDIA's), and
+# https://github.com/gpuweb/gpuweb/issues/5022 (that ANGLE must use Vulkan as well). Of two `--enable-features` the last
+# one counts: the other feature is from Playwright's own, and keeps Chromium from asking for accounts at the start.
+_VULKAN = (
+    "--enable-features=Vulkan,SkipListAccountsWithoutGaiaCookies",
+    "--use-angle=vulkan",
+    "--disable-vulkan-surface",
+)
+
+
 def webgpu_args(software: bool) -> tuple[str, ...]:
     """The switches that give a page WebGPU where Chromium would not offer it by itself.
 
     With `software` the adapter is SwiftShader, on the CPU: slow, and the same on every machine.
 
-    >>> webgpu_args(software=False)
-    ('--enable-unsafe-webgpu',)
+    >>> webgpu_args(software=True)
+    ('--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader')
     """
-    adapter = ("--use-webgpu-adapter=swiftshader",) if software else ()
-    return ("--enable-unsafe-webgpu", *adapter)
+    if software:
+        return ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+    return ("--enable-unsafe-webgpu", *(_VULKAN if sys.platform == "linux" else ()))
+
+
+def gpu_args(device: str, software: bool | None = None) -> tuple[str, ...]:
+    """The switches for a page that runs a model on `device`: `auto`, `webgpu` or `wasm`.
+
+    `software`: whether WebGPU runs on the CPU; None: only where the device is `webgpu` and there is no GPU.
+    """
+    if device == "wasm":
+        return ()
+    if software is None:
+        software = device == "webgpu" and not has_gpu()
+    return webgpu_args(software) if software or has_gpu() else ()
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that a browser could use, as far as its device files tell."""
+    if sys.platform != "linux":
+        return True
+    return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
 
 
 def find_chromium() -> Path:

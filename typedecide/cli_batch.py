@@ -40,8 +40,9 @@ EXAMPLES = """examples:
 
 The result has a row for each row that could be answered: its number, the columns kept, and for each question its
 answer, confidence, the probability of each option, and where it is calibrated whether to abstain. What could not be
-answered goes into a file beside it, with the reason. A run that was killed goes on where it was when it is started
-again; the journal beside the result makes that possible, and can be deleted in the end.
+answered goes into a file beside it, with the reason; only a stray quote that hides where the next row begins ends the
+reading. A run that was killed goes on where it was when it is started again; the journal beside the result makes that
+possible, and can be deleted in the end.
 """
 
 

@@ -122,16 +122,24 @@ def _named(value: Any) -> Any:
 
 def _answer(one: dict[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     head = {"type": one["type"], "name": one.get("name")}
+    extra = systemone.beyond(answer)
     if one["type"] == "predicate":
-        return {**head, "probability": answer["value"]}
+        return {**head, "probability": answer["value"], **extra}
     options = one["choices" if one["type"] == "choice" else "levels"]
     found = zip(options, answer["probabilities"], strict=True)
     if one["type"] == "choice":
         spread = [{"value": option["value"], "probability": p} for option, p in found]
         chosen = options[answer["names"].index(answer["choice"])]["value"]
-        return {**head, "choice": chosen, "probabilities": spread, "confidence": answer["confidence"]}
+        return {
+            **head,
+            "choice": chosen,
+            "probabilities": spread,
+            "confidence": answer["confidence"],
+            **extra,
+        }
     spread = [{"value": i, "label": level["label"], "probability": p} for i, (level, p) in enumerate(found)]
-    return {**head, "score": answer["value"], "probabilities": spread, "confidence": answer["confidence"]}
+    told = {"score": answer["value"], "probabilities": spread, "confidence": answer["confidence"]}
+    return {**head, **told, **extra}
 
 
 def _param(loc: list[str | int]) -> str | None:

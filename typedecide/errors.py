@@ -82,6 +82,11 @@ class InvalidQuestionError(TypedecideError):
         self.value = value
         self.loc: tuple[str | int, ...] = tuple(loc)
 
+    def moved(self, loc: Sequence[str | int], message: str | None = None) -> InvalidQuestionError:
+        """The same fault by another path, and in other words where a `message` is given."""
+        data = {name: value for name, value in self.data.items() if name not in ("value", "loc")}
+        return InvalidQuestionError(message or self.message, value=self.value, loc=loc, **data)
+
     def __str__(self) -> str:
         where = ".".join(map(str, self.loc)) or "question"
         return f"{self.message} (at {where!r}: {reprlib.repr(self.value)})"

@@ -10,7 +10,7 @@ from typing import Any
 
 from typedecide.columns import answer_cells, answer_columns
 from typedecide.errors import TEXT_FAULTS, UnsupportedError
-from typedecide.questions import Question
+from typedecide.questions import Question, is_blank
 from typedecide.results import Decided
 
 Decide = Callable[[str], Awaitable[Decided]]
@@ -42,6 +42,8 @@ async def answered(
     for text in texts:
         if not isinstance(text, str):
             rows.append({FAULT: f"is not a text but {text!r}"[:80]})
+        elif is_blank(text):
+            rows.append({FAULT: "the text is blank"})
         else:
             if text not in known:
                 known[text] = await _cells(text, decide)

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -266,8 +267,10 @@ def _text(path: Path) -> str:
 def _rows(path: Path, content: str, text: str) -> Iterator[list[str]]:
     """The table's rows, by the first separator under which its header holds the column `text`, else by commas."""
     for separator in (",", ";", "\t"):
-        if text in next(_split(path, content, separator), []):
-            return _split(path, content, separator)
+        # Quotes that are wrong under one separator may be right under another.
+        with suppress(InputError):
+            if text in next(_split(path, content, separator), []):
+                return _split(path, content, separator)
     return _split(path, content, ",")
 
 

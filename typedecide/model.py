@@ -105,6 +105,11 @@ class Cache:
         """Memory taken, without what is borrowed."""
         return sum(array.nbytes for name, array in self.past.items() if name not in self.borrowed)
 
+    @property
+    def finite(self) -> bool:
+        """Whether all that is held are numbers."""
+        return all(bool(np.isfinite(array).all()) for array in self.past.values())
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -246,11 +251,11 @@ class NativeModel(_Session):
     @contextmanager
     def stopping(self, aborted: Callable[[], bool] | None) -> Iterator[None]:
         """Inside, `check_wanted`, which each run begins with, raises AbortedError once `aborted` says True."""
-        self._aborted = aborted
+        before, self._aborted = self._aborted, aborted
         try:
             yield
         finally:
-            self._aborted = None
+            self._aborted = before
 
     def check_wanted(self) -> None:
         """AbortedError where nobody wants the results any more."""

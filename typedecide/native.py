@@ -5,9 +5,11 @@ Needs the `native` extra (numpy, onnxruntime, tokenizers).
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -19,13 +21,19 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from typedecide.bundle import Bundle
 from typedecide.calibration import Calibrator, Given
-from typedecide.errors import InvalidStateError, UnsupportedError
+from typedecide.errors import (
+    AbortedError,
+    IntegrityError,
+    InvalidQuestionError,
+    InvalidStateError,
+    UnsupportedError,
+)
 from typedecide.model import Cache, NativeModel, Shape, Suffix, Totals
 from typedecide.options import Asking, Options, readouts_of, resolve
 from typedecide.orderings import Level, certified, rounds
 from typedecide.prior import BatchPrior, Prior
 from typedecide.prompt import Prompt, PromptSpec
-from typedecide.questions import Question
+from typedecide.questions import Question, check_ids
 from typedecide.readout import read
 from typedecide.readouts import Readout, readouts
 from typedecide.recent import KEPT_QUESTIONS, Recent
@@ -35,6 +43,9 @@ from typedecide.stock import StockModel
 from typedecide.text import BLANK, gain
 
 VARIANTS = ("gqa", "explicit")
+
+_ASK_S = 0.1
+"""Seconds after which a caller that waits for its turn asks again whether its answers are still wanted."""
 
 
 class TextTokenizer:
@@ -94,6 +105,9 @@ class _Open:
 class NativeEngine:
     """`prefill()` and `score()` on this machine's processor.
 
+    Threads may share one: their calls run one after another. `score` and `score_all` are about the text that was read
+    last, whoever read it, so callers that share an engine ask by `decide`.
+
     >>> with NativeEngine("dist") as engine:                              # doctest: +SKIP
     ...     engine.prefill("My card was charged twice.")
     ...     engine.score(Noul("Is the customer angry?")).answer.value
@@ -147,10 +161,14 @@ class NativeEngine:
         )
         self._priors: Recent[tuple[Question, int], BatchPrior] = Recent(KEPT_QUESTIONS, BatchPrior)
         self._state: _State | None = None
-        head = self.prompt.head_ids(self.tokenizer)
+        # The text that is read again when it is asked about, where what was computed of it was not to be trusted.
+        self._dropped: str | None = None
+        self._turns = threading.RLock()
+        self._head_ids = self.prompt.head_ids(self.tokenizer)
         self._shallow = opened.shallow
-        self._anchor = self._shallow.tokens(head) if self._shallow else 0
-        self._head = (head, self.model.prefill(head, anchor=self._anchor))
+        self._anchor = self._shallow.tokens(self._head_ids) if self._shallow else 0
+        self._head_cache: Cache | None = None
+        self._head()
         self.info: dict[str, Any] = {
             "model": dict(opened.model),
             "format": chosen.name,
@@ -180,8 +198,24 @@ class NativeEngine:
         """Free the model."""
         self.model.close()
 
+    @contextmanager
+    def _turn(self, aborted: Aborted | None = None) -> Iterator[None]:
+        """Inside, no other thread uses the engine; AbortedError where `aborted` says so before the turn comes."""
+        while not self._turns.acquire(timeout=-1 if aborted is None else _ASK_S):
+            if aborted is not None and aborted():
+                raise AbortedError("the caller gave up before its turn came")
+        try:
+            with self.model.stopping(aborted):
+                yield
+        finally:
+            self._turns.release()
+
     def prefill(self, state: str) -> Prefill:
         """Compute the KV cache of a text, unless it is kept from before; `score` is about it from now on."""
+        with self._turn():
+            return self._prefill(state)
+
+    def _prefill(self, state: str) -> Prefill:
         began = time.perf_counter()
         kept = self.states.get(state)
         if kept is None:
@@ -189,19 +223,25 @@ class NativeEngine:
             self.states.add(self._state)
         else:
             self._state = kept
+        self._dropped = None
         ms = (time.perf_counter() - began) * 1e3
         return Prefill(tokens=self._state.cache.length, ms=ms, kept=kept is not None)
 
     def release(self) -> None:
         """Free all kept texts, what is known of blank evidence, and batch priors; the engine stays usable."""
-        self.states.clear()
-        self._blank_readings.clear()
-        self._priors.clear()
-        self._state = self._blank_evidence = None
+        with self._turn():
+            self.states.clear()
+            self._blank_readings.clear()
+            self._priors.clear()
+            self._state = self._blank_evidence = self._dropped = None
 
     def score(self, question: Question, orderings: Level | None = None, **options: Unpack[Options]) -> Scored:
         """Answer one question about the prefilled text; the arguments are those of `score_all`."""
-        done = self.score_all([question], orderings, **options)
+        # It is the only one: nobody counts.
+        with _located(lambda error: error.moved(error.loc[1:])):
+            how, asked = self._plan([question], orderings, options)
+        with self._turn():
+            done = self._score(asked, how, None)
         return Scored(**vars(done.answers[0]), tokens=done.tokens_run, ms=done.ms)
 
     def score_all(
@@ -220,9 +260,14 @@ class NativeEngine:
                 cyclic ones, or (default) "auto": both of two options, and up to a budget of more.
             on_answer: told each answer as soon as its last order is read.
             options: `typedecide.options.Options`.
+
+        Raises:
+            InvalidQuestionError: its `loc` starts with the question's place in the list.
         """
-        how, asked = self._plan(questions, orderings, options)
-        return self._score(asked, how, on_answer)
+        with _located(lambda error: error.moved(error.loc, f"Question {error.loc[0]}: {error.message}")):
+            how, asked = self._plan(questions, orderings, options)
+        with self._turn():
+            return self._score(asked, how, on_answer)
 
     def decide(
         self,
@@ -237,28 +282,59 @@ class NativeEngine:
         """Prefill a text and answer questions about it, by id; the arguments are those of `score_all`.
 
         Where `aborted` says so, the work stops before its next run with an AbortedError; the engine stays usable.
+        After an error `score` is about the text that it was about before. An InvalidQuestionError's `loc` starts with
+        the question's id.
         """
-        how, asked = self._plan([*questions.values()], orderings, options)
-        ids = [*questions]
+        ids = check_ids(questions)
+        with _located(lambda error: error.moved((ids[int(error.loc[0])], *error.loc[1:]))):
+            how, asked = self._plan([*questions.values()], orderings, options)
         tell = None if on_answer is None else lambda index, answer: on_answer(ids[index], answer)
-        with self.model.stopping(aborted):
-            prefill = self.prefill(state)
-            done = self._score(asked, how, tell)
+        with self._turn(aborted):
+            before = self._text
+            try:
+                prefill = self._prefill(state)
+                done = self._score(asked, how, tell)
+            except BaseException:
+                self._return_to(before)
+                raise
         answers = dict(zip(ids, done.answers, strict=True))
         return Decided(**{**vars(done), "answers": answers}, prefill=prefill)
+
+    @property
+    def _text(self) -> str | None:
+        """The text that `score` is about."""
+        return self._state.text if self._state else self._dropped
+
+    def _return_to(self, text: str | None) -> None:
+        """Have `score` be about a text, which is read again when it is asked about, if it is not kept."""
+        self._state = None if text is None else self.states.get(text)
+        self._dropped = None if self._state else text
 
     def _plan(
         self, questions: Sequence[Question], orderings: Level | None, options: Options
     ) -> tuple[Asking, list[_Open]]:
-        """How to ask, and what to read; the errors of wrong options come from here."""
+        """How to ask, and what to read; the errors of wrong options come from here.
+
+        Raises:
+            InvalidQuestionError: its `loc` starts with the question's index.
+        """
         how = resolve(self.bundle.manifest, "native", orderings, options)
         self._calibrator.require(how)
         asked = []
         for index, question in enumerate(questions):
+            self._check_labels(question, how, [index])
             shifts = how.shifts(question, index)
             plan = rounds(shifts) if how.stops_early(question) else (shifts, [])
             asked.append(_Open(index, question, plan, []))
         return how, asked
+
+    def _check_labels(self, question: Question, how: Asking, loc: list[str | int]) -> None:
+        """InvalidQuestionError where a question, at `loc`, has more options than this bundle can list."""
+        count, most = len(question.names), len(self.bundle.labels)
+        if how.readout == "labels" and count > most:
+            raise InvalidQuestionError(
+                f"This bundle has labels for {most} options.", value=count, loc=[*loc, "criteria"]
+            )
 
     def _score(self, asked: Sequence[_Open], how: Asking, on_answer: OnAnswer | None) -> ScoredAll:
         """Answer what was planned."""
@@ -288,11 +364,13 @@ class NativeEngine:
         began = time.perf_counter()
         orderings: Level | None = 1 if readout == "labels" else None
         how = resolve(self.bundle.manifest, "native", orderings, {"readout": readout})
+        self._check_labels(question, how, [])
         used = self._readouts[how.readout]
-        reading, tokens = self._full_reading(used, state, question)
-        if used.needs_blank:
-            blank, more = self._full_reading(used, BLANK, question)
-            reading, tokens = gain(reading, blank), tokens + more
+        with self._turn():
+            reading, tokens = self._full_reading(used, state, question)
+            if used.needs_blank:
+                blank, more = self._full_reading(used, BLANK, question)
+                reading, tokens = gain(reading, blank), tokens + more
         answer = self._calibrated(how, question, self._pooled(used, question, [reading]))
         return Scored(**vars(answer), tokens=tokens, ms=(time.perf_counter() - began) * 1e3)
 
@@ -361,6 +439,8 @@ class NativeEngine:
         readings: list[list[float]] = []
 
         def gather(suffix: int, values: NDArray[np.float32]) -> None:
+            if not np.isfinite(values).all():
+                raise self._distrust(state, values)
             # Results come in the order of the suffixes, so readings do in that of the pairs.
             index = owners[suffix]
             found[index].append(values)
@@ -371,6 +451,16 @@ class NativeEngine:
 
         _, totals = self.model.score(state.cache, suffixes, how.run_tokens, gather)
         return readings, totals
+
+    def _distrust(self, state: _State, values: NDArray[np.float32]) -> IntegrityError:
+        """The error for numbers that are none. What they were computed from may be as wrong: it is computed again."""
+        for one in self.states.list():
+            if one is state or not one.cache.finite:
+                self.states.remove(one)
+        self._blank_evidence = self._head_cache = None
+        self._return_to(self._text)
+        value = float(values[~np.isfinite(values)][0])
+        return IntegrityError(f"the runtime gave {value} where a number was due", value=value)
 
     def _answer(self, state: _State, one: _Open, how: Asking) -> Debiased:
         """The answer of a question that is read, and what was done about its prior."""
@@ -402,14 +492,31 @@ class NativeEngine:
     def _prefilled(self, text: str) -> _State:
         """The state of a text, computed behind the constant head where it starts with that."""
         ids = self.prompt.state_prefix_ids(self.tokenizer, text)
-        head, base = self._head
-        shared = base if head and ids[: len(head)] == head else None
+        head = self._head_ids
+        shared = self._head() if head and ids[: len(head)] == head else None
         return _State(text, ids, self.model.prefill(ids, shared, self._anchor))
 
+    def _head(self) -> Cache:
+        """The cache of the constant head, which texts are computed behind."""
+        if self._head_cache is None:
+            self._head_cache = self.model.prefill(self._head_ids, anchor=self._anchor)
+        return self._head_cache
+
     def _current(self) -> _State:
+        if self._state is None and self._dropped is not None:
+            self._prefill(self._dropped)
         if self._state is None:
             raise InvalidStateError("nothing is prefilled: call prefill(state) first", value=None)
         return self._state
+
+
+@contextmanager
+def _located(change: Callable[[InvalidQuestionError], InvalidQuestionError]) -> Iterator[None]:
+    """An invalid question's error that is raised inside says where it is by another path, or in other words."""
+    try:
+        yield
+    except InvalidQuestionError as error:
+        raise change(error) from None
 
 
 NOTHING = Totals(0, 0, 0)

@@ -55,7 +55,7 @@ class Asking:
     run_tokens: int
 
     def shifts(self, question: Question, index: int) -> list[int]:
-        """In which orders a question's options are read; its index goes into the InvalidQuestionError."""
+        """In which orders a question's options are read; its index is the InvalidQuestionError's `loc`."""
         if self.readout != "labels":
             return [0]
         n = len(question.names)
@@ -63,7 +63,7 @@ class Asking:
             return cyclic_shifts(n, how_many(n, self.orderings, self.budget))
         except ValueError as error:
             raise InvalidQuestionError(
-                f"Question {index}: {error}", value=self.orderings, budget=self.budget, loc=[index]
+                str(error), value=self.orderings, budget=self.budget, loc=[index]
             ) from None
 
     def stops_early(self, question: Question) -> bool:

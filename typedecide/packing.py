@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 Joins = Mapping[int, Sequence[int]]
 """For a token, the tokens that it sees besides its parent, with all that they see."""
@@ -65,8 +66,9 @@ class Run:
 def plan_runs(suffixes: Sequence[Suffix], budget: int) -> list[Run]:
     """Split `suffixes`, in order, into runs of at most `budget` tokens, shared tokens counted once.
 
-    A suffix joins the current run while the tokens that it adds fit; otherwise it starts the next one. A suffix
-    that is longer than the budget has a run of its own. Tails are never shared.
+    Runs are filled from the last suffix back: a suffix joins the run of those behind it while the tokens that it adds
+    fit; otherwise it ends the run before. So the first run is what is left over, and its results are there early. A
+    suffix that is longer than the budget has a run of its own. Tails are never shared.
 
     >>> plan_runs([Suffix([5, 6, 7]), Suffix([5, 6, 8])], 4)
     [Run(ids=[5, 6, 7, 8], parents=[-1, 0, 1, 1], depths=[0, 1, 2, 2], rows=[[2], [3]], suffixes=[0, 1], saved=2, \
@@ -80,17 +82,29 @@ suffixes=[0], saved=1, joins={5: [2, 4]})]
             branches with reads or without a tail, or a tail without branches.
     """
     _check_plan(suffixes, budget)
-    runs: list[Run] = []
+    starts = _starts(suffixes, budget)
+    return [_tree_of(suffixes, range(*ends)).run() for ends in pairwise([*starts, len(suffixes)])]
+
+
+def _starts(suffixes: Sequence[Suffix], budget: int) -> list[int]:
+    """The first suffix of each run."""
+    if sum(suffix.length for suffix in suffixes) <= budget:
+        return [0][: len(suffixes)]
+    starts = [0]
     tree = _Tree()
-    for index, suffix in enumerate(suffixes):
-        before = tree.size
-        tree.add(index, suffix)
+    for index in reversed(range(len(suffixes))):
+        tree.add(index, suffixes[index])
         if tree.size > budget and len(tree.suffixes) > 1:
-            tree.take_back(before)
-            runs.append(tree.run())
-            tree = _Tree()
-            tree.add(index, suffix)
-    return [*runs, tree.run()] if tree.suffixes else runs
+            starts.insert(1, index + 1)
+            tree = _tree_of(suffixes, range(index, index + 1))
+    return starts
+
+
+def _tree_of(suffixes: Sequence[Suffix], indices: range) -> _Tree:
+    tree = _Tree()
+    for index in indices:
+        tree.add(index, suffixes[index])
+    return tree
 
 
 def ancestors(parents: Sequence[int], joins: Joins = NO_JOINS) -> list[list[int]]:
@@ -143,11 +157,6 @@ class _Tree:
         self.suffixes.append(suffix)
         self.indices.append(index)
         self.reads.append(reads)
-
-    def take_back(self, size: int) -> None:
-        """Take back the last suffix, before which there were `size` tokens; the tree can only run after that."""
-        del self.ids[size + 1 :], self.parents[size + 1 :]
-        del self.suffixes[-1], self.indices[-1], self.reads[-1]
 
     def run(self) -> Run:
         """The finished run: nodes become rows, in pre-order."""

@@ -6,17 +6,17 @@ Knows the page's API and Playwright; knows no tensors and no prompts. Needs the 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from typedecide import javascript
 from typedecide.bundle import MANIFEST, Bundle
 from typedecide.calibration import Given
-from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, webgpu_args
+from typedecide.chromium import LAUNCH_ARGS, SANDBOX, find_chromium, gpu_args
 from typedecide.errors import DeviceLostError, TypedecideError, UnsupportedError, revive_error
 from typedecide.inputs import read_json
 from typedecide.options import Options
@@ -110,7 +110,8 @@ class PageEngine:
         calibration: a file, a document, False for none; None takes the bundle's own, where it has one.
 
     Errors that the page throws arrive as the Python errors of the same names. It works inside a running event
-    loop (a notebook) too: the browser is driven from a thread of its own.
+    loop (a notebook) too: the browser is driven from a thread of its own. Threads may share an engine: their calls run
+    one after another; `score` and `score_all` are about the text that was read last, whoever read it.
     """
 
     def __init__(
@@ -147,16 +148,23 @@ class PageEngine:
         self._aborted: Aborted | None = None
         self._stack = ExitStack()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-engine")
+        self._open = partial(self._start, device, software, on_progress, given)
+        # Whether the browser or the page has gone, and whether a caller was told that it failed.
+        self._gone = self._told = False
         try:
-            self._call(lambda: self._start(device, software, on_progress))
-            creation = {"url": f"{self._base}index.js", "options": given, "progress": on_progress is not None}
-            self._info: dict[str, Any] = self.evaluate(_CREATE, creation)
+            self._call(self._open)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, device: str, software: bool | None, on_progress: Progress | None) -> None:
-        """Start server, browser and a page of the bundle's own origin."""
+    def _start(
+        self,
+        device: str,
+        software: bool | None,
+        on_progress: Progress | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Start server, browser and a page of the bundle's own origin, and its engine."""
         try:
             from playwright.sync_api import sync_playwright
         except ImportError as error:
@@ -167,13 +175,16 @@ class PageEngine:
         playwright = self._stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(
             executable_path=find_chromium(),
-            args=[*LAUNCH_ARGS, *_gpu_args(device, software)],
+            args=[*LAUNCH_ARGS, *gpu_args(device, software)],
             chromium_sandbox=SANDBOX,
             headless=True,
         )
         self._stack.callback(browser.close)
+        browser.on("disconnected", self._note_loss)
         self.browser_version: str = browser.version
         self._page: Page = browser.new_page()
+        self._page.on("crash", self._note_loss)
+        self._page.on("close", self._note_loss)
         if on_progress is not None:
             # Wrapped, because Playwright sets attributes on what it is given, and not every callable takes them.
             self._page.expose_function("typedecideProgress", lambda event: on_progress(event))
@@ -182,6 +193,12 @@ class PageEngine:
         # Any file of the origin will do as a page: this one starts nothing by itself.
         self._page.goto(f"{self._base}{MANIFEST}")
         self._page.evaluate(_SETUP)
+        creation = {"url": f"{self._base}index.js", "options": options, "progress": on_progress is not None}
+        self._info: dict[str, Any] = self._ask(_CREATE, creation)
+        self._gone = self._told = False
+
+    def _note_loss(self, _: object) -> None:
+        self._gone = True
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -219,8 +236,7 @@ class PageEngine:
             "options": javascript.options(orderings, options),
             "stream": on_answer is not None,
         }
-        self._tell = on_answer
-        done = self.evaluate(_SCORE_ALL, argument)
+        done = self.evaluate(_SCORE_ALL, argument, tell=on_answer)
         return ScoredAll(**javascript.cost(done), answers=tuple(map(javascript.debiased, done["answers"])))
 
     def decide(
@@ -244,8 +260,7 @@ class PageEngine:
             "stream": on_answer is not None,
             "pollMs": None if aborted is None else POLL_MS,
         }
-        self._tell, self._aborted = on_answer, aborted
-        done = self.evaluate(_DECIDE, argument)
+        done = self.evaluate(_DECIDE, argument, tell=on_answer, aborted=aborted)
         return javascript.decided(done, questions, done["answers"])
 
     def _take_answer(self, key: int | str, answer: Mapping[str, Any]) -> None:
@@ -258,17 +273,39 @@ class PageEngine:
         function = "(engine, { state, question, readout }) => engine.scoreFull(state, question, { readout })"
         return javascript.scored(self.evaluate(function, argument))
 
-    def evaluate(self, function: str, argument: object = None) -> Any:
+    def evaluate(
+        self,
+        function: str,
+        argument: object = None,
+        *,
+        tell: Callable[[Any, Debiased], None] | None = None,
+        aborted: Aborted | None = None,
+    ) -> Any:
         """Call a JavaScript function of `(engine, argument)` in the page and return what its promise gives.
 
-        `argument` must be JSON.
+        `argument` must be JSON. Meanwhile `tell` gets what the page calls `typedecideAnswer` with, and `aborted` is
+        what its `typedecideAborted` asks. Where the browser or the page has gone, the call under way, or the
+        first one after that, gets a DeviceLostError, and the next one a new browser, which has read no text.
         """
+
+        def work() -> Any:
+            # On the browser's own thread: calls of other threads wait for this one, and have their own.
+            if self._gone and self._told:
+                with suppress(Exception):
+                    self._stack.close()
+                self._open()
+            self._tell, self._aborted = tell, aborted
+            return self._ask(function, argument)
+
+        return self._call(work)
+
+    def _ask(self, function: str, argument: object) -> Any:
+        """`evaluate`, on the browser's own thread."""
         source = (
             "(text) => globalThis.typedecide.guard(() =>"
             f" ({function})(globalThis.typedecide.engine, JSON.parse(text)))"
         )
-        text = json.dumps(argument)
-        outcome: dict[str, Any] = self._call(lambda: self._page.evaluate(source, text))
+        outcome: dict[str, Any] = self._page.evaluate(source, json.dumps(argument))
         if (error := outcome.get("error")) is not None:
             raise _revive(error)
         return outcome["ok"]
@@ -282,6 +319,7 @@ class PageEngine:
             except Exception as error:
                 # By module, because Playwright need not be importable.
                 if type(error).__module__.startswith("playwright."):
+                    self._told = True
                     raise DeviceLostError(
                         f"The browser failed: {error}", cause=type(error).__name__
                     ) from error
@@ -301,21 +339,6 @@ class PageEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _gpu_args(device: str, software: bool | None) -> tuple[str, ...]:
-    if device == "wasm":
-        return ()
-    if software is None:
-        software = device == "webgpu" and not _has_gpu()
-    return webgpu_args(software) if software or _has_gpu() else ()
-
-
-def _has_gpu() -> bool:
-    """Whether this machine has a GPU that a browser could use, as far as its device files tell."""
-    if sys.platform != "linux":
-        return True
-    return any(any(Path("/dev").glob(pattern)) for pattern in ("dri/renderD*", "nvidia[0-9]*"))
 
 
 def _revive(error: Mapping[str, Any]) -> TypedecideError:

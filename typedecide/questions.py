@@ -155,9 +155,14 @@ def parse_questions(wire: object) -> dict[str, Question]:
     """
     if not isinstance(wire, Mapping):
         raise InvalidQuestionError("Questions must be an object of id to question.", value=wire)
-    if not wire:
-        raise InvalidQuestionError("There must be at least one question.", value=dict(wire))
-    return {_check_id(key): _parse_at(key, question) for key, question in wire.items()}
+    return {key: _parse_at(key, wire[key]) for key in check_ids(wire)}
+
+
+def check_ids(questions: Mapping[str, object]) -> list[str]:
+    """The ids of questions, of which there must be one or more; else InvalidQuestionError."""
+    if not questions:
+        raise InvalidQuestionError("There must be at least one question.", value=dict(questions))
+    return [_check_id(key) for key in questions]
 
 
 def is_blank(text: str) -> bool:
@@ -247,7 +252,7 @@ def _parse_at(key: str, wire: object) -> Question:
     try:
         return parse_question(wire)
     except InvalidQuestionError as error:
-        raise InvalidQuestionError(error.message, value=error.value, loc=(key, *error.loc)) from None
+        raise error.moved((key, *error.loc)) from None
 
 
 def _parse_choice(instructions: str, criteria: object) -> Choice:

@@ -45,6 +45,9 @@ MAX_BODY = 4 * 2**20
 BODY_S = 30
 """Seconds that a request may take to arrive."""
 
+MAX_CONNECTIONS = 512
+"""Connections at a time; what comes beyond is told 503."""
+
 GRACE_S = 3
 """Seconds that answers under way have when the server is told to stop."""
 
@@ -168,6 +171,7 @@ class Worker:
         except DeviceLostError as error:
             self.lost = error
             raise
+        self.lost = None
         answers = {id: one.to_dict() for id, one in done.answers.items()}
         return {**vars(done), "answers": answers, "prefill": vars(done.prefill)}
 
@@ -185,7 +189,7 @@ def make_app(worker: Worker, access: Access) -> Starlette:
 
     async def openai(request: Request) -> Response:
         reply = await _decide(worker, request, _read_openai)
-        return respond(reply if reply.status == 200 else decisions.failed(reply))
+        return respond(reply) if reply.status == 200 else _refuse(decisions.PATH, reply)
 
     async def models(request: Request) -> Response:
         return respond(systemone.models(worker.engine.info))
@@ -335,12 +339,18 @@ async def _disconnected(receive: Receive) -> None:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own refusals, in the standard's shape."""
     assert isinstance(error, HTTPException)
+    path = request.url.path
     if error.status_code == 405:
         allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-        return respond(systemone.not_allowed(request.method, allowed))
+        return _refuse(path, systemone.not_allowed(request.method, allowed))
     if error.status_code == 404:
-        return respond(systemone.not_found(request.url.path))
-    return respond(failure(error.status_code, "api_usage_error", error.detail))
+        return _refuse(path, systemone.not_found(path))
+    return _refuse(path, failure(error.status_code, "api_usage_error", error.detail))
+
+
+def _refuse(path: str, reply: Reply) -> Response:
+    """An error in the shape that clients of a path know."""
+    return respond(decisions.failed(reply) if path == decisions.PATH else reply)
 
 
 class _Doors:
@@ -374,7 +384,7 @@ async def _pass(
     app: ASGIApp, scope: Scope, receive: Receive, send: Send, check: Callable[[Any], Reply | None]
 ) -> None:
     reply = check(Request(scope).headers) if scope["type"] == "http" else None
-    await (app if reply is None else respond(reply))(scope, receive, send)
+    await (app if reply is None else _refuse(scope["path"], reply))(scope, receive, send)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -407,6 +417,7 @@ def run(worker: Worker, access: Access, bound: socket.socket, on_ready: Callable
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=GRACE_S + _RUN_S,
         ),
         worker,

@@ -57,6 +57,11 @@ class States(Generic[S]):
         while self.bytes > self.limit and len(self._kept) > 1:
             self._kept.popitem(last=False)
 
+    def remove(self, state: S) -> None:
+        """Drop one, where it is kept."""
+        if self._kept.get(state.text) is state:
+            del self._kept[state.text]
+
     def list(self) -> list[S]:
         """All states, the least recently used one first."""
         return [*self._kept.values()]

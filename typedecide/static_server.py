@@ -46,7 +46,7 @@ _OTHER_TYPE = "application/octet-stream"
 # With these two a page is "cross-origin isolated" and may share memory between threads.
 _ISOLATION = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
 _ALWAYS = {
-    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
@@ -74,6 +74,7 @@ class StaticServer:
     `port` 0 takes any free port. `isolated=False` leaves out COOP and COEP, as many static hosts do. `headers` are sent
     with every answer, such as a content security policy, or leave for pages of other origins to read. Bound to a
     loopback address, it answers to loopback names only, so that no foreign site can reach it by a name of its own.
+    Pages of other origins get nothing, unless `headers` allow them to read.
     Raises `BundleError` when `root` is no folder, and `OSError` when the port cannot be had.
     """
 
@@ -173,7 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _not_allowed
 
     def _answer(self) -> None:
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            # A body that nobody reads would be taken for the next request.
+            self.close_connection = True
         self._check_host()
+        self._check_origin()
         path, query = _split_target(self.path)
         file = _locate(self.server.root, path)
         if file.is_dir() and not path.endswith("/"):
@@ -196,6 +201,13 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(HTTPStatus.BAD_REQUEST, "The Host header is missing.")
         if self.server.loopback_only and host is not None and not is_loopback(host_name(host)):
             raise _Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"This server does not answer to the name {host}.")
+
+    def _check_origin(self) -> None:
+        origin = self.headers.get("Origin")
+        if origin is None or "Access-Control-Allow-Origin" in self.server.common_headers:
+            return
+        if origin.partition("://")[2] != self.headers.get("Host"):
+            raise _Refusal(HTTPStatus.FORBIDDEN, f"Pages of {origin} may not ask here.")
 
     def _redirect(self, path: str, query: str) -> None:
         # One leading slash only: two would name another host.

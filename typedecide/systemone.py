@@ -174,7 +174,7 @@ def answer_to_wire(answer: Mapping[str, Any], legend: list[Any] | None) -> dict[
         legend: the levels of a score, as they were sent.
     """
     kind = answer["kind"]
-    extra = {f"x_{name}": value for name, value in answer.items() if name not in _OWN}
+    extra = beyond(answer)
     if kind == "noul":
         return {"type": kind, "noul": answer["value"], "x_confidence": answer["confidence"], **extra}
     names: Any = answer["names"] if legend is None else map(str, range(len(legend)))
@@ -183,6 +183,15 @@ def answer_to_wire(answer: Mapping[str, Any], legend: list[Any] | None) -> dict[
     if legend is not None:
         found = {"score": answer["value"], "legend": {str(i): level for i, level in enumerate(legend)}}
     return {"type": kind, **found, "probabilities": spread, "confidence": answer["confidence"], **extra}
+
+
+def beyond(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What an answer's JSON form says beyond the standard, under names that begin with `x_`."""
+    return {
+        name if name.startswith("x_") else f"x_{name}": value
+        for name, value in answer.items()
+        if name not in _OWN
+    }
 
 
 def models(info: Mapping[str, Any]) -> Reply:
@@ -212,7 +221,7 @@ def refused(error: TypedecideError) -> Reply:
     if isinstance(error, TooLongError):
         lengths = {"x_tokens": error.tokens, "x_limit": error.limit}
         return failure(413, "max_tokens_exceeded", error.message, lengths)
-    if isinstance(error, UnsupportedError):
+    if isinstance(error, UnsupportedError) and "known" in error.data:
         return failure(404, "not_found", error.message)
     return failure(500, "internal_error", error.message, {"x_code": error.code})
 

@@ -1,11 +1,11 @@
 /**
  * Calls to the worker and their answers. A worker that dies, or whose GPU device is lost, is replaced: a new one loads
- * the model again, reads the text again that calls are about, and does what was not done.
+ * the model again, is told which text calls are about, and does what was not done.
  *
  * Knows calls by name, and of what they do only which text they leave behind.
  */
 
-import { AbortedError, BundleError, DeviceLostError, reviveError } from "./errors.js";
+import { AbortedError, BundleError, DeviceLostError, InvalidRequestError, reviveError } from "./errors.js";
 
 /** @typedef {import("./types.js").Info} Info */
 /** @typedef {import("./types.js").Progress} Progress */
@@ -13,15 +13,23 @@ import { AbortedError, BundleError, DeviceLostError, reviveError } from "./error
 /**
  * @typedef {object} Call
  * @property {string} op
- * @property {unknown[]} args
+ * @property {unknown[]} args copies of the caller's own
  * @property {(value: unknown) => void} resolve
  * @property {(error: Error) => void} reject
  * @property {(progress: Progress) => void} [onProgress]
+ * @property {boolean} [aborted] whether its caller wants it no more
  * @property {boolean} [retried] whether it was under way when a worker went
  */
 
-/** Calls that are about the text read last. */
-const NEED_TEXT = new Set(["score", "scoreAll"]);
+/** What callers know the arguments of calls as. @type {Readonly<Record<string, readonly string[]>>} */
+const NAMES = Object.freeze({
+  load: ["options"],
+  prefill: ["state"],
+  score: ["question", "options"],
+  scoreAll: ["questions", "options"],
+  decide: ["state", "questions", "options"],
+  scoreFull: ["state", "question", "readout"],
+});
 
 export class Channel {
   /** @type {Worker | null} null between one that went and the next */
@@ -59,24 +67,26 @@ export class Channel {
    * @param {AbortSignal} [signal]
    * @param {(progress: Progress) => void} [onProgress]
    * @returns {Promise<unknown>}
+   * @throws {InvalidRequestError} an argument holds what cannot be sent to a worker; `data.faults` says where
    */
   call(op, args, signal, onProgress) {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(this.#closed);
       if (signal?.aborted) return reject(new AbortedError(`${op} was aborted before it began`));
+      const own = copied(op, args);
       const id = this.#next++;
       const abort = () => this.#abort(id);
       signal?.addEventListener("abort", abort, { once: true });
       const settle = () => signal?.removeEventListener("abort", abort);
       const call = {
         op,
-        args,
+        args: own,
         resolve: (/** @type {unknown} */ value) => (settle(), resolve(value)),
         reject: (/** @type {Error} */ error) => (settle(), reject(error)),
         onProgress,
       };
       this.#calls.set(id, call);
-      if (this.#ready) this.#worker?.postMessage({ id, op, args });
+      if (this.#ready) this.#worker?.postMessage({ id, op, args: own });
       else if (!this.#worker) this.#restart();
     });
   }
@@ -90,9 +100,21 @@ export class Channel {
 
   /** @param {number} id */
   #abort(id) {
+    const call = this.#calls.get(id);
+    if (!call) return;
+    // The worker that is told may be one that is gone: its successor does not get the call.
+    call.aborted = true;
     if (this.#ready) this.#worker?.postMessage({ abort: id });
     // One that waits for a restart has not reached a worker.
-    else this.#take(id)?.reject(new AbortedError("aborted while the engine was restarted"));
+    else this.#rejectAborted();
+  }
+
+  #rejectAborted() {
+    for (const [id, { aborted, reject }] of this.#calls) {
+      if (!aborted) continue;
+      this.#take(id);
+      reject(new AbortedError("aborted while the engine was restarted"));
+    }
   }
 
   #start() {
@@ -105,9 +127,10 @@ export class Channel {
     worker.addEventListener("error", (event) => {
       event.preventDefault();
       if (event.message) return this.#lost(worker, event.message);
+      if (worker !== this.#worker) return;
       // A script that cannot be loaded says nothing more.
       const reason = "its script cannot be loaded; option `worker` says where it is";
-      if (worker === this.#worker) this.close(new BundleError(`the worker stopped: ${reason}`, { reason }));
+      this.#failed(new BundleError(`the worker stopped: ${reason}`, { reason }));
     });
     return worker;
   }
@@ -129,17 +152,29 @@ export class Channel {
   #lost(worker, reason) {
     if (this.#closed || worker !== this.#worker) return;
     const error = new DeviceLostError(`the worker stopped: ${reason}`, { reason });
-    this.#stop();
-    if (!this.#load) return this.close(error);
-    // Where even a restart fails, nothing is left to wait for; a later call tries again.
-    if (this.#own.size > 0) return this.#rejectAll(error);
     const [oldest] = this.#calls;
-    if (!oldest) return; // the next call starts another
-    const [id, call] = oldest;
-    // A call that has now ended two workers would end the next one too.
-    if (call.retried) this.#take(id)?.reject(error);
-    call.retried = true;
+    this.#rejectAborted();
+    if (!this.#load || this.#own.size > 0) return this.#failed(error);
+    this.#stop();
+    if (oldest) {
+      const [id, call] = oldest;
+      // A call that has now ended two workers would end the next one too.
+      if (call.retried) this.#take(id)?.reject(error);
+      call.retried = true;
+    }
+    // Where no call waits, the next one starts another.
     if (this.#calls.size > 0) this.#restart();
+  }
+
+  /**
+   * A worker that was to be put in place went. Nothing is left to wait for; once there was a load, a later call tries
+   * again.
+   * @param {Error} error
+   */
+  #failed(error) {
+    if (!this.#load) return this.close(error);
+    this.#stop();
+    this.#rejectAll(error);
   }
 
   #stop() {
@@ -156,16 +191,14 @@ export class Channel {
     try {
       worker = this.#worker = this.#start();
       this.#onInfo(/** @type {Info} */ (await this.#begin("load", load.args, load.onProgress)));
-      const [first] = this.#calls.values();
-      if (first && NEED_TEXT.has(first.op) && this.#text !== null) await this.#begin("prefill", [this.#text]);
-    } catch (error) {
+      // Whichever call comes first: the text is read again once one is about it.
+      if (this.#text !== null) await this.#begin("recall", [this.#text]);
       if (worker !== this.#worker) return;
-      this.#stop();
-      return this.#rejectAll(/** @type {Error} */ (error));
+      for (const [id, { op, args }] of this.#calls) worker.postMessage({ id, op, args });
+      this.#ready = true;
+    } catch (error) {
+      if (worker === this.#worker) this.#failed(/** @type {Error} */ (error));
     }
-    if (worker !== this.#worker) return;
-    this.#ready = true;
-    for (const [id, { op, args }] of this.#calls) worker.postMessage({ id, op, args });
   }
 
   /**
@@ -227,4 +260,44 @@ export class Channel {
     this.#calls.clear();
     for (const { reject } of calls) reject(error);
   }
+}
+
+/**
+ * A call's arguments, to be sent now and perhaps again: what their owner does with them later changes nothing.
+ * @param {string} op
+ * @param {unknown[]} args
+ * @returns {unknown[]}
+ */
+function copied(op, args) {
+  try {
+    return structuredClone(args);
+  } catch (error) {
+    const [at, ...rest] = uncloneable(args, new Set());
+    const loc = [NAMES[op][Number(at)], ...rest];
+    const message = `${loc.join(".")} cannot be sent to the worker: give data, no function, DOM node or proxy (${error})`;
+    throw new InvalidRequestError(message, { faults: [{ loc, msg: message, type: "value_error" }] });
+  }
+}
+
+/**
+ * The path to the first part of a value that cannot be copied; empty where that is the value itself.
+ * @param {unknown} value
+ * @param {Set<unknown>} above what it is a part of
+ * @returns {(string | number)[]}
+ */
+function uncloneable(value, above) {
+  if (typeof value !== "object" || value === null) return [];
+  const here = new Set([...above, value]);
+  const keys = value instanceof Map ? [...value.keys()] : Object.keys(value);
+  for (const key of keys) {
+    let part;
+    try {
+      part = value instanceof Map ? value.get(key) : Reflect.get(value, key);
+      if (here.has(part)) continue;
+      structuredClone(part);
+    } catch {
+      return [Array.isArray(value) ? Number(key) : String(key), ...uncloneable(part, here)];
+    }
+  }
+  return [];
 }

@@ -5,9 +5,16 @@
  */
 
 import { Calibrator } from "./calibration.js";
+import { Clock } from "./clock.js";
 import { get } from "./download.js";
 import { tokenBytes, turn } from "./engine.js";
-import { IntegrityError, InvalidQuestionError, InvalidStateError, UnsupportedError } from "./errors.js";
+import {
+  AbortedError,
+  IntegrityError,
+  InvalidQuestionError,
+  InvalidStateError,
+  UnsupportedError,
+} from "./errors.js";
 import { memoryBytes } from "./meter.js";
 import { importModule } from "./modules.js";
 import { readoutsOf, resolve, shiftsOf } from "./options.js";
@@ -19,7 +26,7 @@ import { parseQuestion } from "./questions.js";
 import { read } from "./readout.js";
 import { makeReadouts } from "./readouts.js";
 import { KEPT_QUESTIONS, Recent } from "./recent.js";
-import { start } from "./runtime.js";
+import { start, survey } from "./runtime.js";
 import { anchorTokens, shallowOf } from "./shallow.js";
 import { States } from "./states.js";
 import { Store } from "./store.js";
@@ -108,13 +115,10 @@ export class Decider {
    * @param {AbortSignal} signal
    */
   static async load(settings, onProgress, signal) {
-    const began = performance.now();
+    const clock = new Clock();
     onProgress({ phase: "manifest", message: "Reading the manifest" });
-    const store = await Store.open(new URL(settings.bundle), {
-      weights: new URL(settings.weights),
-      keep: settings.keepWeights,
-      signal,
-    });
+    const place = { weights: new URL(settings.weights), keep: settings.keepWeights, signal };
+    const store = await clock.during("manifest", () => Store.open(new URL(settings.bundle), place));
     const { manifest } = store;
     const format = settings.format ?? manifest.default_format;
     if (!manifest.formats[format]) {
@@ -125,14 +129,19 @@ export class Decider {
     }
     const shallow = shallowOf(manifest);
     const calibrator = new Calibrator(await readCalibration(settings.calibration, signal), manifest, format);
-    const tokenizer = await loadTokenizer(store);
-    const started = await start(store, {
+    // Before anything large is fetched.
+    const ways = await survey(manifest, { ...settings, format });
+    const spec = await store.text(manifest.tokenizer);
+    const starting = start(store, ways, {
       ...settings,
       format,
+      clock,
       signal,
       report: (phase, message, file, loadedBytes, totalBytes) =>
         onProgress(/** @type {Progress} */ ({ phase, message, file, loadedBytes, totalBytes })),
     });
+    const making = clock.during("tokenizer", () => makeTokenizer(store, spec, signal));
+    const [started, tokenizer] = await Promise.all([starting, making]);
     await store.prune();
     const info = {
       model: manifest.model,
@@ -151,7 +160,8 @@ export class Decider {
       shallow: shallow && { layers: started.engine.shape.layers, ...shallow },
       tokenBytes: tokenBytes(started.engine.kept),
       storage: store.storage,
-      loadMs: performance.now() - began,
+      loadMs: clock.ms,
+      timings: /** @type {import("./types.js").Timings} */ (clock.steps),
     };
     onProgress({ phase: "ready", message: "Ready" });
     const { engine, gpu } = started;
@@ -174,6 +184,14 @@ export class Decider {
     }
     this.dropped = null;
     return { tokens: this.state.cache.length, kept: kept !== undefined, ms: performance.now() - began };
+  }
+
+  /**
+   * Go back to a text read before: it is read again when a question is asked, unless it is kept.
+   * @param {string | null} text null: none
+   */
+  recall(text) {
+    [this.state, this.dropped] = [null, text];
   }
 
   /**
@@ -205,7 +223,10 @@ export class Decider {
     return { wasmBytes: memoryBytes(), stateBytes: this.states.bytes, gpu: this.gpu?.() ?? null };
   }
 
-  /** Release all kept states, what is known of blank evidence, and batch priors; the next prefill starts anew. */
+  /**
+   * Release all kept states, what is known of blank evidence, and batch priors. What all texts start with stays: it is a
+   * part of the loaded model rather than of a text.
+   */
   release() {
     this.states.clear();
     this.blank?.cache.release();
@@ -215,17 +236,26 @@ export class Decider {
   }
 
   /**
-   * Prefill and answer in one go: no other caller's text can come in between.
+   * Prefill and answer in one go: no other caller's text can come in between. Where that fails, the text before is the
+   * one that `score` is about.
    * @param {string} state
-   * @param {unknown[]} questions
+   * @param {unknown} questions
    * @param {Options} options
    * @param {(index: number, answer: Ordered) => void} onAnswer
    * @param {() => boolean} aborted
+   * @throws {InvalidQuestionError} `data.loc` starts with the question's index
    */
   async decide(state, questions, options, onAnswer, aborted) {
-    const plan = this.#plan(questions.map(parseAt), options);
-    const prefill = await this.prefill(state, aborted);
-    return { ...(await this.#score(plan, onAnswer, aborted)), prefill };
+    const plan = this.#plan(parseList(questions), options);
+    const before = this.dropped ?? this.state?.text ?? null;
+    try {
+      const prefill = await this.prefill(state, aborted);
+      return { ...(await this.#score(plan, onAnswer, aborted)), prefill };
+    } catch (error) {
+      // By its text, for its cache may have had to make room.
+      this.recall(before);
+      throw error;
+    }
   }
 
   /**
@@ -236,31 +266,58 @@ export class Decider {
    * @returns {Promise<Scored>}
    */
   async score(question, options, aborted) {
-    const done = await this.#score(this.#plan([parseQuestion(question)], options), () => {}, aborted);
+    // It is the only one: nobody counts.
+    const plan = located(
+      () => this.#plan(parseList([question]), options),
+      (loc, message) => [loc.slice(1), message],
+    );
+    const done = await this.#score(plan, () => {}, aborted);
     return { ...done.answers[0], tokens: done.tokens_run, ms: done.ms };
   }
 
   /**
    * Answer many questions about the prefilled text, in packed runs.
-   * @param {unknown[]} questions in the System One form
+   * @param {unknown} questions a list of them in the System One form
    * @param {Options} options
    * @param {(index: number, answer: Ordered) => void} onAnswer told each answer as soon as its last order is read
    * @param {() => boolean} aborted
    * @returns {Promise<ScoredAll>}
    */
   async scoreAll(questions, options, onAnswer, aborted) {
-    return this.#score(this.#plan(questions.map(parseAt), options), onAnswer, aborted);
+    const plan = located(
+      () => this.#plan(parseList(questions), options),
+      (loc, message) => [loc, loc.length > 0 ? `Question ${loc[0]}: ${message}` : message],
+    );
+    return this.#score(plan, onAnswer, aborted);
   }
 
   /**
    * How to ask, and what to read; the errors of wrong options come from here.
    * @param {readonly Question[]} questions
    * @param {Options} options
+   * @throws {InvalidQuestionError} `data.loc` starts with the question's index
    */
   #plan(questions, options) {
     const how = resolve(this.manifest, this.info.device, options);
     this.calibrator.require(how);
-    return { how, asked: questions.map((question, index) => open(question, index, how)) };
+    const asked = questions.map((question, index) => {
+      this.#checkLabels(question, how, [index]);
+      return open(question, index, how);
+    });
+    return { how, asked };
+  }
+
+  /**
+   * @param {Question} question
+   * @param {Asking} how
+   * @param {(string | number)[]} loc of the question
+   * @throws {InvalidQuestionError} it has more options than this bundle can list
+   */
+  #checkLabels({ names }, { readout }, loc) {
+    const most = this.prompt.spec.labels.length;
+    if (readout !== "labels" || names.length <= most) return;
+    const data = { value: names.length, loc: [...loc, "criteria"] };
+    throw new InvalidQuestionError(`This bundle has labels for ${most} options.`, data);
   }
 
   /**
@@ -451,16 +508,18 @@ export class Decider {
    * @param {string} state
    * @param {unknown} question
    * @param {string} readout
+   * @param {() => boolean} aborted asked before each prompt
    * @returns {Promise<Scored>}
    */
-  async scoreFull(state, question, readout) {
+  async scoreFull(state, question, readout, aborted) {
     const began = performance.now();
     const parsed = parseQuestion(question);
     const orderings = readout === "labels" ? 1 : undefined;
     const how = resolve(this.manifest, this.info.device, { readout, orderings });
+    this.#checkLabels(parsed, how, []);
     const used = this.#readout(how.readout);
-    const { reading, tokens } = await this.#fullReading(used, state, parsed);
-    const blank = used.needsBlank ? await this.#fullReading(used, BLANK, parsed) : null;
+    const { reading, tokens } = await this.#fullReading(used, state, parsed, aborted);
+    const blank = used.needsBlank ? await this.#fullReading(used, BLANK, parsed, aborted) : null;
     const plain = this.#pooled(used, parsed, [blank ? gain(reading, blank.reading) : reading]);
     const answer = this.#calibrated(how, parsed, plain);
     return { ...answer, tokens: tokens + (blank?.tokens ?? 0), ms: performance.now() - began };
@@ -471,15 +530,20 @@ export class Decider {
    * @param {import("./readouts.js").Readout} readout
    * @param {string} state
    * @param {Question} question
+   * @param {() => boolean} aborted
    */
-  async #fullReading(readout, state, question) {
+  async #fullReading(readout, state, question, aborted) {
     const prompts = readout.suffixes(state, [], question, 0);
     const hidden = /** @type {const} */ ([
       this.anchor,
       this.prompt.statePrefixIds(this.tokenizer, state).length,
     ]);
     const found = [];
-    for (const prompt of prompts) found.push(await this.engine.scoreFull({ ...prompt, hidden }));
+    for (const prompt of prompts) {
+      await turn();
+      if (aborted()) throw new AbortedError("scoring was aborted");
+      found.push(await this.engine.scoreFull({ ...prompt, hidden }));
+    }
     const tokens = prompts.reduce((total, prompt) => total + suffixLength(prompt), 0);
     return { reading: readout.reading(question, 0, found), tokens };
   }
@@ -531,16 +595,33 @@ function sum(one, other) {
 }
 
 /**
- * @param {unknown} question
- * @param {number} index
+ * Questions in a list; an error's `data.loc` starts with the index.
+ * @param {unknown} wire
  */
-function parseAt(question, index) {
+function parseList(wire) {
+  if (!Array.isArray(wire))
+    throw new InvalidQuestionError("Questions must be a list.", { value: wire ?? null, loc: [] });
+  return Array.from(wire, (question, index) =>
+    located(
+      () => parseQuestion(question),
+      (loc, message) => [[index, ...loc], message],
+    ),
+  );
+}
+
+/**
+ * What `work` gives. An invalid question's error says where it is by another path, or in other words.
+ * @template T
+ * @param {() => T} work
+ * @param {(loc: (string | number)[], message: string) => [loc: (string | number)[], message: string]} change
+ */
+function located(work, change) {
   try {
-    return parseQuestion(question);
+    return work();
   } catch (error) {
     if (!(error instanceof InvalidQuestionError)) throw error;
-    const loc = [index, .../** @type {(string | number)[]} */ (error.data.loc)];
-    throw new InvalidQuestionError(`Question ${index}: ${error.message}`, { ...error.data, loc });
+    const [loc, message] = change(/** @type {(string | number)[]} */ (error.data.loc), error.message);
+    throw new InvalidQuestionError(message, { ...error.data, loc });
   }
 }
 
@@ -551,9 +632,9 @@ function parseAt(question, index) {
  */
 async function readCalibration(given, signal) {
   if (typeof given !== "string") return given;
-  const response = await get(new URL(given), signal);
+  const text = await get(new URL(given), { signal });
   try {
-    return await response.json();
+    return JSON.parse(text);
   } catch (error) {
     throw new UnsupportedError(`${given} is not JSON: ${error}`, { url: given });
   }
@@ -561,11 +642,12 @@ async function readCalibration(given, signal) {
 
 /**
  * @param {Store} store
+ * @param {string} spec JSON
+ * @param {AbortSignal} signal
  * @returns {Promise<import("./prompt.js").Tokenizer>}
  */
-async function loadTokenizer(store) {
-  const spec = JSON.parse(await store.text(store.manifest.tokenizer));
-  const { Tokenizer } = await importModule(store.url("vendor/tokenizers/tokenizers.min.mjs"));
-  const tokenizer = new Tokenizer(spec, {});
+async function makeTokenizer(store, spec, signal) {
+  const { Tokenizer } = await importModule(store.url("vendor/tokenizers/tokenizers.min.mjs"), signal);
+  const tokenizer = new Tokenizer(JSON.parse(spec), {});
   return { encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids };
 }

@@ -152,10 +152,19 @@ export class Engine {
     this.lost = null;
     /** What to tell when the device is lost. @type {Set<(error: Error) => void>} */
     this.waiting = new Set();
-    device?.lost.then((info) => {
-      this.lost = info.message || info.reason || "unknown reason";
-      for (const reject of this.waiting) reject(deviceLost(this.lost));
-    });
+    device?.lost.then((info) => this.#lose(info.message || info.reason || "unknown reason"));
+    // A buffer for which there is no memory, or work that is refused, is no exception: what depends on it is left out, and
+    // stale or zero values are read. The device says so on the side, and in order: before it gives what is read after.
+    device?.addEventListener("uncapturederror", ({ error }) => this.#lose(error.message));
+  }
+
+  /**
+   * The device is gone, or what it holds is not to be trusted any more.
+   * @param {string} reason
+   */
+  #lose(reason) {
+    this.lost ??= reason;
+    for (const reject of this.waiting) reject(deviceLost(this.lost));
   }
 
   /**
@@ -352,14 +361,19 @@ export class Engine {
       const read = {};
       for (const name of outputs)
         read[name] = /** @type {Float32Array} */ (await this.#held(results[name].getData()));
+      if (this.lost !== null) throw deviceLost(this.lost);
       cache.parts.forEach((part, i) => {
         if (spans[i].keep > 0) part.commit(part.length + spans[i].keep, results);
       });
       return this.stock && read.logits ? stockReads(read.logits, results.logits.dims[2], reads) : read;
     } catch (error) {
       // The runtime may notice a lost device before the device says so itself.
-      if (this.device) await Promise.race([this.device.lost, turn(LOSS_MS)]);
-      throw this.lost === null ? error : deviceLost(this.lost);
+      if (this.device && this.lost === null) await Promise.race([this.device.lost, turn(LOSS_MS)]);
+      if (this.lost !== null) throw deviceLost(this.lost);
+      // After a trap the WebAssembly instance runs nothing any more; after a refused run on a GPU, nobody knows what its
+      // buffers hold.
+      if (this.device || error instanceof WebAssembly.RuntimeError) throw stopped(error);
+      throw error;
     }
   }
 
@@ -788,7 +802,15 @@ export function tokenBytes(shape) {
 
 /** @param {string} reason */
 function deviceLost(reason) {
-  return new DeviceLostError(`the GPU device was lost (${reason}): load the engine again`, { reason });
+  return new DeviceLostError(`the GPU device was lost, or failed (${reason}): load the engine again`, {
+    reason,
+  });
+}
+
+/** @param {unknown} error */
+function stopped(error) {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new DeviceLostError(`the runtime stopped (${reason}): load the engine again`, { reason });
 }
 
 /**

@@ -92,7 +92,7 @@ export class QuotaError extends TypedecideError {
   static code = "QUOTA";
 }
 
-/** The GPU device or the worker went away during the work. */
+/** The GPU device, the runtime or the worker failed during the work, and so did another one put in its place. */
 export class DeviceLostError extends TypedecideError {
   /** @override */
   static code = "DEVICE_LOST";

@@ -14,7 +14,8 @@
  */
 
 import { Channel } from "./channel.js";
-import { AbortedError, TypedecideError, UnsupportedError } from "./errors.js";
+import { AbortedError, InvalidQuestionError, TypedecideError, UnsupportedError } from "./errors.js";
+import { parseQuestions } from "./questions.js";
 import { spawn } from "./spawn.js";
 import { evict } from "./storage.js";
 import { requireSupport } from "./support.js";
@@ -69,7 +70,8 @@ const HERE = import.meta.url;
  * @returns {Promise<Engine>}
  * @throws {UnsupportedError} nothing here can run the model: `data.missing` names what the browser lacks (nothing was
  *   downloaded then), or `data.selfTest` says what was tried
- * @throws {TypedecideError} `INTEGRITY`, `BUNDLE`, `QUOTA` or `ABORTED`
+ * @throws {TypedecideError} `INTEGRITY`, `BUNDLE`, `QUOTA`, `ABORTED`, or `INVALID_REQUEST` for a `calibration` that is no
+ *   data
  */
 export async function createEngine(options = {}) {
   const { device = "auto", format, threads, candidates } = options;
@@ -85,7 +87,7 @@ export async function createEngine(options = {}) {
   if (!(stateBytes >= 0)) {
     throw new UnsupportedError(`stateBytes must be a number of bytes, not ${stateBytes}`, { stateBytes });
   }
-  requireSupport();
+  await requireSupport(device, candidates);
   const bundle = folder(options.bundle ?? new URL(".", HERE));
   const weights = folder(options.weights ?? bundle);
   /** @type {Engine | null} */
@@ -142,9 +144,9 @@ function addressed(given) {
 }
 
 /**
- * A loaded model. Calls are answered in the order they are made. Should the worker end or the GPU device be lost, the
- * engine loads itself again, and calls under way are still answered; a call that this happens to twice fails with
- * `DEVICE_LOST`.
+ * A loaded model. Calls are answered in the order they are made; what they are given is copied at once. Should the worker
+ * end, or the GPU device be lost, run out of memory or refuse work, the engine loads itself again, and calls under way are
+ * still answered; a call that this happens to twice fails with `DEVICE_LOST`.
  */
 export class Engine {
   #channel;
@@ -174,7 +176,8 @@ export class Engine {
 
   /**
    * Compute the keys and values of a text once, and ask about it from now on. Texts prefilled before are kept while
-   * memory allows, so that going back to one costs nothing; a call that fails leaves the text before in place.
+   * memory allows, so that going back to one costs nothing. A call that fails leaves the text before in place; so does
+   * `decide`.
    * @param {string} state
    * @param {{signal?: AbortSignal}} [options]
    * @returns {Promise<Prefilled>} tokens in the cache; whether it was kept from before; milliseconds taken
@@ -189,8 +192,9 @@ export class Engine {
    * @param {Question} question in the System One form: `{type, instructions?, criteria}`
    * @param {ScoreAllOptions & {signal?: AbortSignal}} [options]
    * @returns {Promise<Scored>} the answer, the tokens run for it, and milliseconds
-   * @throws {TypedecideError} `INVALID_QUESTION`, `UNSUPPORTED` (an option), `PREFIX_MISMATCH`, `TOO_LONG`, `ABORTED` or
-   *   `DEVICE_LOST`
+   * @throws {TypedecideError} `INVALID_QUESTION` (`data.loc` is the path to the fault), `UNSUPPORTED` (an option),
+   *   `INVALID_REQUEST` (an argument that is no data: it cannot be sent to the worker), `INVALID_STATE` (no text was
+   *   prefilled), `PREFIX_MISMATCH`, `TOO_LONG`, `INTEGRITY`, `ABORTED` or `DEVICE_LOST`
    */
   score(question, { signal, ...options } = {}) {
     return /** @type {Promise<Scored>} */ (this.#channel.call("score", [question, options], signal));
@@ -204,7 +208,7 @@ export class Engine {
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (index: number, answer: Ordered) => void}} [options]
    *   `onAnswer` is told each answer as soon as it is there
    * @returns {Promise<ScoredAll>}
-   * @throws {TypedecideError} as `score` does; an invalid question's `data.loc` starts with its index
+   * @throws {TypedecideError} as `score` does; an invalid question's `data.loc` starts with its place in the list
    */
   scoreAll(questions, { signal, onAnswer, ...options } = {}) {
     const onProgress = onAnswer && once((index, answer) => onAnswer(index, answer));
@@ -215,26 +219,25 @@ export class Engine {
 
   /**
    * Prefill a text and answer questions about it in one go. Safe for several callers at once: no other call comes in
-   * between.
+   * between. Once it is done, `score` and `scoreAll` are about this text.
    *
    * @example
    * const { answers } = await engine.decide({ state, questions: { angry: { type: "noul", instructions: "Angry?" } } });
    * console.log(answers.angry.value);
    *
    * @template {Readonly<Record<string, Question>> | Map<string, Question>} Q
-   * @param {{state: string, questions: Q}} request questions by id; they are asked in their order, which an object keeps
-   *   except for ids like "10", and a Map for all
+   * @param {{state: string, questions: Q}} request at least one question, by id; they are asked in their order, which an
+   *   object keeps except for ids like "10", and a Map for all
    * @param {ScoreAllOptions & {signal?: AbortSignal, onAnswer?: (id: string, answer: Ordered) => void}} [options]
    * @returns {Promise<Decision<Q>>}
-   * @throws {TypedecideError} as `prefill` and `scoreAll` do
+   * @throws {TypedecideError} as `prefill` and `scoreAll` do; an invalid question's `data.loc` starts with its id
    */
   async decide({ state, questions }, { signal, onAnswer, ...options } = {}) {
-    const entries = questions instanceof Map ? [...questions] : Object.entries(questions);
-    const ids = entries.map(([id]) => id);
+    const ids = [...parseQuestions(questions).keys()];
     const onProgress = onAnswer && once((index, answer) => onAnswer(ids[index], answer));
-    const asked = entries.map(([, question]) => question);
+    const asked = questions instanceof Map ? [...questions.values()] : Object.values(questions);
     const call = this.#channel.call("decide", [state, asked, options], signal, onProgress);
-    const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await call);
+    const done = /** @type {ScoredAll & {prefill: Prefilled}} */ (await byId(call, ids));
     const answers = Object.fromEntries(ids.map((id, i) => [id, done.answers[i]]));
     return { ...done, answers: /** @type {any} */ (answers) };
   }
@@ -255,7 +258,7 @@ export class Engine {
     return /** @type {Promise<any>} */ (this.#channel.call("memory", []));
   }
 
-  /** Free all kept texts; the engine stays usable. */
+  /** Free all kept texts; the engine stays usable, with what all prompts start with. */
   async release() {
     await this.#channel.call("release", []);
   }
@@ -265,7 +268,8 @@ export class Engine {
    * path is compared with.
    * @param {string} state
    * @param {Question} question
-   * @param {{readout?: string, signal?: AbortSignal}} [options] default readout: `labels`
+   * @param {{readout?: string, signal?: AbortSignal}} [options] default readout: `labels`; the signal is heeded between
+   *   prompts, of which `text` runs one for each option
    * @returns {Promise<Scored>}
    */
   scoreFull(state, question, { readout = "labels", signal } = {}) {
@@ -285,6 +289,21 @@ export class Engine {
   /** End the worker and free everything; calls under way are rejected with `ABORTED`. */
   close() {
     this.#channel.close(new AbortedError("the engine was closed"));
+  }
+}
+
+/**
+ * What a call gives. The error of an invalid question names that by its id, where the worker knows its place.
+ * @param {Promise<unknown>} call
+ * @param {readonly string[]} ids
+ */
+async function byId(call, ids) {
+  try {
+    return await call;
+  } catch (error) {
+    if (!(error instanceof InvalidQuestionError)) throw error;
+    const [place, ...rest] = /** @type {number[]} */ (error.data.loc);
+    throw new InvalidQuestionError(error.message, { ...error.data, loc: [ids[place], ...rest] });
   }
 }
 

@@ -1,17 +1,60 @@
 // Loads code of a bundle by its address. Knows no bundle.
 
-import { BundleError } from "./errors.js";
+import { get } from "./download.js";
+import { AbortedError, BundleError } from "./errors.js";
+
+/**
+ * Milliseconds that a module may take to come: nothing tells how far it is, and a server that accepts a request may never
+ * answer it.
+ */
+const LIMIT_MS = 30_000;
 
 /**
  * A module whose address is known only in the browser: build tools must leave this import as it is.
  * @param {URL} url
+ * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  * @throws {BundleError}
+ * @throws {AbortedError}
  */
-export async function importModule(url) {
+export async function importModule(url, signal) {
   try {
-    return await import(/* webpackIgnore: true */ /* @vite-ignore */ String(url));
+    return await imported(url, signal);
   } catch (error) {
+    if (error instanceof AbortedError || error instanceof BundleError) throw error;
+    // Whether it is there, and is only not to be had for a moment, `get` knows; it gives up in time too.
+    await get(url, { signal });
+  }
+  try {
+    return await imported(url, signal);
+  } catch (error) {
+    if (error instanceof AbortedError || error instanceof BundleError) throw error;
     throw new BundleError(`cannot load the module ${url}: ${error}`, { url: String(url) });
+  }
+}
+
+/**
+ * @param {URL} url
+ * @param {AbortSignal} [signal]
+ */
+async function imported(url, signal) {
+  const address = String(url);
+  /** @type {() => void} */
+  let done = () => {};
+  const ended = new Promise((_, reject) => {
+    const stop = () => reject(new AbortedError(`loading ${url} was aborted`, { url: address }));
+    const late = `the module ${url} did not come within ${LIMIT_MS / 1000} seconds`;
+    const timer = setTimeout(() => reject(new BundleError(late, { url: address })), LIMIT_MS);
+    signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted) stop();
+    done = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+    };
+  });
+  try {
+    return await Promise.race([import(/* webpackIgnore: true */ /* @vite-ignore */ address), ended]);
+  } finally {
+    done();
   }
 }

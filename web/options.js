@@ -93,7 +93,7 @@ export function resolve(manifest, device, { readout = manifest.readout, runToken
 }
 
 /**
- * In which orders a question's options are read; its index goes into the error.
+ * In which orders a question's options are read; its index is the error's `data.loc`.
  * @param {Asking} how
  * @param {import("./questions.js").Question} question
  * @param {number} index
@@ -106,7 +106,7 @@ export function shiftsOf({ readout, orderings, budget }, { names }, index) {
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     const data = { value: orderings, budget, loc: [index] };
-    throw new InvalidQuestionError(`Question ${index}: ${error.message}`, data);
+    throw new InvalidQuestionError(error.message, data);
   }
 }
 

@@ -36,9 +36,10 @@ export const HIDDEN = -1e4;
 const NO_JOINS = new Map();
 
 /**
- * Splits `suffixes`, in order, into runs of at most `budget` tokens, shared tokens counted once. A suffix joins the
- * current run while the tokens that it adds fit; otherwise it starts the next one. A suffix that is longer than the
- * budget has a run of its own. Tails are never shared.
+ * Splits `suffixes`, in order, into runs of at most `budget` tokens, shared tokens counted once. Runs are filled from the
+ * last suffix back: a suffix joins the run of those behind it while the tokens that it adds fit; otherwise it ends the run
+ * before. So the first run is what is left over, and its results are there early. A suffix that is longer than the budget
+ * has a run of its own. Tails are never shared.
  * @param {readonly Suffix[]} suffixes
  * @param {number} budget
  * @returns {Run[]}
@@ -47,21 +48,40 @@ const NO_JOINS = new Map();
  */
 export function planRuns(suffixes, budget) {
   checkPlan(suffixes, budget);
-  /** @type {Run[]} */
-  const runs = [];
+  const starts = startsOf(suffixes, budget);
+  return starts.map((start, i) => treeOf(suffixes, start, starts[i + 1] ?? suffixes.length).run());
+}
+
+/**
+ * The first suffix of each run.
+ * @param {readonly Suffix[]} suffixes
+ * @param {number} budget
+ */
+function startsOf(suffixes, budget) {
+  const tokens = suffixes.reduce((sum, suffix) => sum + suffixLength(suffix), 0);
+  if (tokens <= budget) return suffixes.length > 0 ? [0] : [];
+  const starts = [];
   let tree = new Tree();
-  suffixes.forEach((suffix, index) => {
-    const before = tree.size;
-    tree.add(index, suffix);
+  for (let index = suffixes.length - 1; index >= 0; index--) {
+    tree.add(index, suffixes[index]);
     if (tree.size > budget && tree.suffixes.length > 1) {
-      tree.takeBack(before);
-      runs.push(tree.run());
-      tree = new Tree();
-      tree.add(index, suffix);
+      starts.push(index + 1);
+      tree = treeOf(suffixes, index, index + 1);
     }
-  });
-  if (tree.suffixes.length > 0) runs.push(tree.run());
-  return runs;
+  }
+  return [...starts, 0].reverse();
+}
+
+/**
+ * The tree of the suffixes from one to before another.
+ * @param {readonly Suffix[]} suffixes
+ * @param {number} from
+ * @param {number} to
+ */
+function treeOf(suffixes, from, to) {
+  const tree = new Tree();
+  for (let index = from; index < to; index++) tree.add(index, suffixes[index]);
+  return tree;
 }
 
 /**
@@ -169,17 +189,6 @@ class Tree {
     this.suffixes.push(suffix);
     this.indices.push(index);
     this.reads.push(reads);
-  }
-
-  /**
-   * Takes back the last suffix; the tree can only run after that.
-   * @param {number} size how many tokens there were before it
-   */
-  takeBack(size) {
-    this.ids.length = this.parents.length = size + 1;
-    this.suffixes.pop();
-    this.indices.pop();
-    this.reads.pop();
   }
 
   /**

@@ -8,7 +8,7 @@
 import { AbortedError, TypedecideError, reviveError } from "./errors.js";
 import { Engine } from "./index.js";
 
-/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("./types.js").Operation} Operation */
 
 /**
  * @typedef {object} Call
@@ -18,14 +18,15 @@ import { Engine } from "./index.js";
  */
 
 /**
- * Lend an engine to whoever has the other end of a port, until one of them closes it.
+ * Lend an engine to whoever has the other end of a port, until one of them ends it.
  * @param {Engine} engine
  * @param {MessagePort} port
+ * @returns {() => void} ends the loan: calls under way are aborted, and whoever borrowed is told `ABORTED` from then on
  */
 export function lend(engine, port) {
   /** @type {Map<number, AbortController>} */
   const pending = new Map();
-  /** @type {Record<string, (args: any[], how: {signal: AbortSignal, tell: (progress: unknown) => void}) => unknown>} */
+  /** @type {Record<Operation, (args: any[], how: {signal: AbortSignal, tell: (progress: unknown) => void}) => unknown>} */
   const operations = {
     load: () => engine.info,
     prefill: ([state], { signal }) => engine.prefill(state, { signal }),
@@ -46,13 +47,15 @@ export function lend(engine, port) {
       return { ...done, answers: Object.values(done.answers) };
     },
     states: () => engine.states(),
+    memory: () => engine.memory(),
     release: () => engine.release(),
     scoreFull: ([state, question, readout], { signal }) =>
       engine.scoreFull(state, question, { readout, signal }),
   };
-  port.addEventListener("message", async ({ data }) => {
+  const receive = async (/** @type {MessageEvent} */ { data }) => {
     if ("abort" in data) return pending.get(data.abort)?.abort();
-    const { id, op, args } = data;
+    const { id, args } = data;
+    const op = /** @type {Operation} */ (data.op);
     const controller = new AbortController();
     pending.set(id, controller);
     const tell = (/** @type {unknown} */ progress) => port.postMessage({ id, progress });
@@ -64,8 +67,15 @@ export function lend(engine, port) {
     } finally {
       pending.delete(id);
     }
-  });
+  };
+  port.addEventListener("message", receive);
   port.start();
+  return () => {
+    port.removeEventListener("message", receive);
+    for (const controller of pending.values()) controller.abort();
+    port.postMessage({ ended: new AbortedError("the engine is no longer lent").toJSON() });
+    port.close();
+  };
 }
 
 /**
@@ -93,7 +103,8 @@ class Calls {
   /** @param {MessagePort} port */
   constructor(port) {
     this.#port = port;
-    port.addEventListener("message", ({ data: { id, progress, result, error } }) => {
+    port.addEventListener("message", ({ data: { id, progress, result, error, ended } }) => {
+      if (ended) return this.close(reviveError(ended));
       const call = this.#pending.get(id);
       if (!call) return;
       if (progress) return call.onProgress?.(progress);

@@ -226,11 +226,11 @@ function optionalText(value, loc) {
 }
 
 /**
- * @param {string} id
+ * @param {unknown} id
  * @returns {string}
  */
 function checkId(id) {
-  if (!id || findSurrogate(id) !== null) {
+  if (typeof id !== "string" || !id || findSurrogate(id) !== null) {
     throw invalid("A question id must be a non-empty string without lone surrogates.", id, []);
   }
   return id;

@@ -1,7 +1,7 @@
 // The React hook. One engine serves all components that ask for the same one; knows React and the public API only.
 
 import { useCallback, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
-import { DeviceLostError, createEngine } from "./index.js";
+import { AbortedError, DeviceLostError, createEngine } from "./index.js";
 
 /** @typedef {import("./index.js").Engine} Engine */
 /** @typedef {import("./index.js").EngineOptions} EngineOptions */
@@ -41,7 +41,7 @@ const PROGRESS_MS = 100;
  * Load a model once, and ask it from a component.
  *
  * Loading begins when the component is mounted, and not on a server. Components with equal options share one engine; it
- * ends a few seconds after the last of them is gone.
+ * ends a few seconds after the last of them, and the last call, is gone.
  *
  * @example
  * const { status, progress, error, decide } = useDecider({ bundle: "/typedecide/" });
@@ -66,7 +66,9 @@ export function useDecider(options = {}) {
         const own = new AbortController();
         running.current = own;
         const either = signal ? AbortSignal.any([signal, own.signal]) : own.signal;
-        return shared.use((engine) => engine.decide({ state: text, questions }, { ...rest, signal: either }));
+        const work = (/** @type {Engine} */ engine) =>
+          engine.decide({ state: text, questions }, { ...rest, signal: either });
+        return shared.use(work, either);
       }
     ),
     [shared],
@@ -93,6 +95,8 @@ class Shared {
   #state = LOADING;
   /** @type {Set<() => void>} */
   #users = new Set();
+  /** Calls under way, also of those that are no users any more. */
+  #calls = 0;
   /** @type {Promise<Engine> | null} */
   #engine = null;
   #stop = new AbortController();
@@ -114,27 +118,41 @@ class Shared {
     this.retry();
     return () => {
       this.#users.delete(onChange);
-      if (this.#users.size === 0) this.#leaving = setTimeout(() => this.#end(), KEPT_MS);
+      this.#leave();
     };
   };
+
+  #leave() {
+    if (this.#users.size > 0 || this.#calls > 0) return;
+    clearTimeout(this.#leaving);
+    this.#leaving = setTimeout(() => this.#end(), KEPT_MS);
+  }
 
   /** Load, unless that is done or under way. */
   retry = () => {
     // A failure is in the state.
-    this.#load().catch(() => {});
+    this.#load()
+      .catch(() => {})
+      .finally(() => this.#leave());
   };
 
   /**
    * @template T
    * @param {(engine: Engine) => Promise<T>} work
+   * @param {AbortSignal} signal ends the wait for the engine; what comes then is the work's to end
    */
-  async use(work) {
+  async use(work, signal) {
+    clearTimeout(this.#leaving);
+    this.#calls += 1;
     const loading = this.#load();
     try {
-      return await work(await loading);
+      return await work(await unlessAborted(loading, signal));
     } catch (error) {
       if (error instanceof DeviceLostError && this.#engine === loading) this.#fail(error);
       throw error;
+    } finally {
+      this.#calls -= 1;
+      this.#leave();
     }
   }
 
@@ -188,4 +206,20 @@ class Shared {
     this.#state = state;
     for (const onChange of this.#users) onChange();
   }
+}
+
+/**
+ * What a promise gives, or ABORTED as soon as the signal says so.
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {AbortSignal} signal
+ * @returns {Promise<T>}
+ */
+function unlessAborted(promise, signal) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(new AbortedError("decide was aborted before the model was loaded"));
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
 }

@@ -13,6 +13,7 @@ const HELD = { tries: 40, ms: 50 };
 /**
  * A file under its lock.
  * @typedef {object} Kept
+ * @property {boolean} lasts whether what is written is there for the next visit
  * @property {number} size
  * @property {(target: Uint8Array<ArrayBuffer>) => void} read the first bytes, as many as the target takes
  * @property {(chunk: Uint8Array<ArrayBuffer>, at: number) => void} write
@@ -20,13 +21,13 @@ const HELD = { tries: 40, ms: 50 };
  */
 
 /** @type {Kept} */
-const NOWHERE = { size: 0, read: () => {}, write: () => {}, clear: () => {} };
+const NOWHERE = { lasts: false, size: 0, read: () => {}, write: () => {}, clear: () => {} };
 
 export class Shelf {
   /**
    * @param {FileSystemDirectoryHandle | null} folder null keeps nothing
    * @param {string} key of the bundle
-   * @param {string | null} note why nothing is kept
+   * @param {string | null} note why nothing is kept, or not everything
    */
   constructor(folder, key, note = null) {
     this.folder = folder;
@@ -52,7 +53,8 @@ export class Shelf {
   }
 
   /**
-   * Do `work` with a file that nobody else touches meanwhile, in no tab.
+   * Do `work` with a file that nobody else touches meanwhile, in no tab. One that the browser does not open is none that
+   * is kept, and the `note` says so.
    * @template T
    * @param {string} name
    * @param {AbortSignal} signal
@@ -63,13 +65,27 @@ export class Shelf {
     const { folder } = this;
     if (!folder) return work(NOWHERE);
     return navigator.locks.request(lockOf(this.key, name), { signal }, async () => {
-      const access = await openFile(folder, name);
+      const access = await this.#open(folder, name);
       try {
-        return await work(kept(access));
+        return await work(access ? kept(access) : NOWHERE);
       } finally {
-        access.close();
+        access?.close();
       }
     });
+  }
+
+  /**
+   * @param {FileSystemDirectoryHandle} folder
+   * @param {string} name
+   */
+  async #open(folder, name) {
+    try {
+      return await openFile(folder, name);
+    } catch (error) {
+      if (!(error instanceof DOMException) || error.name === "QuotaExceededError") throw error;
+      this.note ??= `not all weights are kept, this browser does not open their files: ${error}`;
+      return null;
+    }
   }
 
   /**
@@ -85,14 +101,18 @@ export class Shelf {
   }
 
   /**
-   * Delete the files that are not named, except those in use.
+   * Delete the files that are not named, except those in use, as far as the browser lets us.
    * @param {ReadonlySet<string>} names
    */
   async prune(names) {
     const { folder, key } = this;
     if (!folder) return;
-    for await (const name of folder.keys()) {
-      if (!names.has(name)) await remove(folder, key, name, { ifAvailable: true });
+    try {
+      for await (const name of folder.keys()) {
+        if (!names.has(name)) await remove(folder, key, name, { ifAvailable: true });
+      }
+    } catch {
+      // What is too much does no harm: the next visit prunes it.
     }
   }
 }
@@ -120,6 +140,7 @@ async function openFile(folder, name) {
  */
 function kept(access) {
   return {
+    lasts: true,
     get size() {
       return access.getSize();
     },

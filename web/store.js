@@ -103,11 +103,12 @@ export class Store {
    */
   static async open(base, { signal, weights, keep = true } = {}) {
     const url = new URL("manifest.json", base);
-    const response = await get(url, signal);
+    // An old one would name files that are no more.
+    const text = await get(url, { cache: "no-cache", signal });
     /** @type {Manifest} */
     let manifest;
     try {
-      manifest = await response.json();
+      manifest = JSON.parse(text);
     } catch (error) {
       throw new BundleError(`${url} is not JSON: ${error}`, { url: String(url) });
     }
@@ -124,7 +125,7 @@ export class Store {
   /** @returns {import("./types.js").Storage} */
   get storage() {
     const { shelf, downloadedBytes, keptBytes } = this;
-    return { kept: shelf.folder !== null, note: shelf.note, downloadedBytes, keptBytes };
+    return { kept: shelf.note === null, note: shelf.note, downloadedBytes, keptBytes };
   }
 
   /** Delete what the manifest does not name: an older bundle's files. Call it once the new ones are there. */
@@ -159,17 +160,6 @@ export class Store {
    */
   async text(path, onBytes) {
     return new TextDecoder().decode(await this.bytes(path, onBytes));
-  }
-
-  /**
-   * A gzip file's content; the compressed bytes are what is verified.
-   * @param {string} path
-   * @param {OnBytes} [onBytes]
-   */
-  async gunzip(path, onBytes) {
-    const packed = await this.bytes(path, onBytes);
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
   }
 
   /**
@@ -270,7 +260,7 @@ export class Store {
           const fault = await this.#rest(target, path, { file, at, again, onLoaded, signal });
           if (!fault) {
             // A browser that is out of room may take bytes, say nothing, and not have them.
-            if (this.shelf.folder && file.size < target.length) throw outOfQuota();
+            if (file.lasts && file.size < target.length) throw outOfQuota();
             return;
           }
           file.clear();
@@ -299,7 +289,7 @@ export class Store {
       onLoaded(at + chunk.length);
     };
     // What is kept here need not be in the browser's HTTP cache as well.
-    const cache = this.shelf.folder ? "no-store" : again ? "reload" : "default";
+    const cache = file.lasts ? "no-store" : again ? "reload" : "default";
     try {
       await download(this.url(path), { size: target.length, at: start, write }, { cache, signal });
     } catch (error) {

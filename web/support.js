@@ -1,5 +1,6 @@
-// What a browser must have for any of this to work, asked before anything is fetched. Knows no bundle and no device.
+// What a browser must have for any of this to work, asked before anything is fetched. Knows no bundle.
 
+import { choose } from "./candidates.js";
 import { UnsupportedError } from "./errors.js";
 
 /** A module whose only function holds a SIMD instruction. */
@@ -24,12 +25,24 @@ const NEEDED = [
 ];
 
 /**
- * @throws {UnsupportedError} `data.missing` names what this browser lacks
+ * @param {"auto" | "webgpu" | "wasm"} device
+ * @param {readonly string[]} [candidates]
+ * @throws {UnsupportedError} there is no such candidate, or `data.missing` names what this browser lacks
  */
-export function requireSupport() {
+export async function requireSupport(device, candidates) {
+  const wanted = choose(device, candidates);
   const missing = NEEDED.filter(([, isThere]) => !isThere()).map(([feature]) => feature);
+  if (wanted.every((c) => c.device === "webgpu")) {
+    if (!globalThis.navigator?.gpu) missing.push("WebGPU");
+    else if (!(await findAdapter())) missing.push("a WebGPU adapter");
+  }
   if (missing.length === 0) return;
   throw new UnsupportedError(`this browser lacks ${missing.join(", ")}`, { missing });
+}
+
+/** The GPU to take; null where there is none, or a page may not have it. */
+export async function findAdapter() {
+  return (await globalThis.navigator?.gpu?.requestAdapter({ powerPreference: "high-performance" })) ?? null;
 }
 
 /** Whether workers can be modules: then their `type` is read, here for a worker that no address lets begin. */

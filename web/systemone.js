@@ -194,7 +194,9 @@ export function answered({ questions, legends }, model, done) {
 export function answerToWire(answer, legend) {
   const { kind, names, probabilities, value, choice, confidence } = answer;
   const beyond = Object.entries(answer).filter(([name]) => !OWN.includes(name));
-  const extra = Object.fromEntries(beyond.map(([name, item]) => [`x_${name}`, item]));
+  const extra = Object.fromEntries(
+    beyond.map(([name, item]) => [name.startsWith("x_") ? name : `x_${name}`, item]),
+  );
   if (kind === "noul") return { type: kind, noul: value, x_confidence: confidence, ...extra };
   const keys = legend ? legend.map((_, i) => String(i)) : names;
   const found = legend
@@ -236,7 +238,7 @@ export function refused(error) {
   if (error instanceof TooLongError) {
     return failure(413, "max_tokens_exceeded", message, { x_tokens: data.tokens, x_limit: data.limit });
   }
-  if (error instanceof UnsupportedError) return failure(404, "not_found", message);
+  if (error instanceof UnsupportedError && "known" in data) return failure(404, "not_found", message);
   return failure(500, "internal_error", message, { x_code: code });
 }
 

@@ -68,6 +68,11 @@ export {};
  */
 
 /**
+ * What an engine is asked by name, over a channel to its worker or over a port.
+ * @typedef {"load" | "prefill" | "score" | "scoreAll" | "decide" | "states" | "memory" | "release" | "scoreFull"} Operation
+ */
+
+/**
  * @typedef {object} Progress
  * @property {"manifest" | "download" | "session" | "selftest" | "ready"} phase
  * @property {string} message
@@ -84,6 +89,16 @@ export {};
  * @property {number | null} maxError largest difference from the golden logits
  * @property {number | null} ms
  * @property {string} reason
+ */
+
+/**
+ * When the steps of a load ran, in milliseconds since it began. They overlap: files come while the runtime starts.
+ *
+ * `manifest`: what the bundle has; `tokenizer`: made of its file; `runtime`: the files of ONNX Runtime Web; `compile`: its
+ * WebAssembly unpacked, compiled and started; `weights`: fetched or read, and checked; `session`: the graph made ready with
+ * them; `selftest`: compared with golden values. Of the last five, those of the candidate that was chosen.
+ * @typedef {Record<"manifest" | "tokenizer" | "runtime" | "compile" | "weights" | "session" | "selftest",
+ *   import("./clock.js").Span>} Timings
  */
 
 /**
@@ -120,4 +135,5 @@ export {};
  * @property {number} tokenBytes memory that one token of a text takes while it is kept
  * @property {Storage} storage where the weights came from, and whether they are kept
  * @property {number} loadMs
+ * @property {Timings} timings what took how long of it
  */

@@ -23,7 +23,7 @@ function loaded() {
   return decider;
 }
 
-/** @type {Record<string, (args: any[], id: number, signal: AbortSignal) => Promise<unknown>>} */
+/** `recall` is the channel's own. @type {Record<import("./types.js").Operation | "recall", (args: any[], id: number, signal: AbortSignal) => Promise<unknown>>} */
 const OPERATIONS = {
   load: async ([settings], id, signal) => {
     decider = await Decider.load(settings, (progress) => postMessage({ id, progress }), signal);
@@ -38,7 +38,9 @@ const OPERATIONS = {
   states: async () => loaded().states.list(),
   memory: async () => loaded().memory(),
   release: async () => loaded().release(),
-  scoreFull: ([state, question, readout]) => loaded().scoreFull(state, question, readout),
+  recall: async ([state]) => loaded().recall(state),
+  scoreFull: ([state, question, readout], _, signal) =>
+    loaded().scoreFull(state, question, readout, () => signal.aborted),
 };
 
 /**
@@ -72,7 +74,7 @@ addEventListener("message", ({ data }) => {
 
 /**
  * @param {number} id
- * @param {string} op
+ * @param {keyof typeof OPERATIONS} op
  * @param {unknown[]} args
  * @param {AbortSignal} signal
  */

@@ -54,7 +54,19 @@ function showLoading(workbench, strip, panel) {
   }
 }
 
+/**
+ * A file that is dropped where nothing takes it would be opened in the place of the page, with all that is on it.
+ * @param {DragEvent} event
+ */
+function refuseFiles(event) {
+  const { dataTransfer } = event;
+  if (event.defaultPrevented || !dataTransfer?.types.includes("Files")) return;
+  event.preventDefault();
+  dataTransfer.dropEffect = "none";
+}
+
 async function main() {
+  for (const type of /** @type {const} */ (["dragover", "drop"])) addEventListener(type, refuseFiles);
   const parameters = new URLSearchParams(location.search);
   const tabs = new Tabs();
   tabs.fetch();

@@ -55,7 +55,7 @@ function linkStyle({ href }) {
     const link = h("link", { rel: "stylesheet", href, onload: () => resolve() });
     link.addEventListener("error", () => {
       link.remove();
-      reject(new Error(`cannot load the style sheet ${href}`));
+      reject(new Error(S.notFetched(href)));
     });
     document.head.append(link);
   });

@@ -48,3 +48,19 @@ export function setOff(control, off) {
 export function isOff(control) {
   return control.getAttribute("aria-disabled") === "true";
 }
+
+/**
+ * Sets the children of an element; those that stay are not touched, as one that is taken out loses the focus.
+ * @param {Element} parent
+ * @param {readonly Element[]} children
+ */
+export function setChildren(parent, children) {
+  const wanted = new Set(children);
+  children.forEach((child, i) => {
+    const there = parent.children[i];
+    if (there === child) return;
+    if (there && !wanted.has(there)) there.replaceWith(child);
+    else parent.insertBefore(child, there ?? null);
+  });
+  while (parent.children.length > children.length) parent.lastElementChild?.remove();
+}

@@ -25,7 +25,7 @@ export async function prepare() {
     return false; // no secure context, or the browser keeps no site data
   }
   const { waiting } = registration;
-  if (waiting && container.controller && (await isAlone(waiting))) {
+  if (waiting && container.controller && (await isAlone(waiting)) && !used) {
     // Nothing is loaded before it took over: what is under way then would get no answer.
     const taken = changed(container, waiting, PATIENCE);
     waiting.postMessage({ activate: true });

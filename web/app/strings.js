@@ -104,15 +104,15 @@ export const S = {
   readings: {
     compared: {
       label: "Trained comparison",
-      hint: "Compares each option with the answer. Options are read side by side, so they have no order. For models tuned for it.",
+      hint: "Compares each option with the answer, side by side, so they have no order. For models tuned for it.",
     },
     texts: {
       label: "Option texts",
-      hint: "Weighs each option's own name as the answer. No list, so no order; descriptions are not read. Best for small models that are not tuned.",
+      hint: "Weighs each option's own name as the answer: no list, no order, no descriptions. For small models not tuned.",
     },
     orders: {
       label: "Letters, several orders",
-      hint: "Lists the options under letters, in up to four orders, and pools the answers: small models favour places in a list.",
+      hint: "Lists the options under letters in up to four orders and pools them: small models favour places in a list.",
     },
     order: {
       label: "Letters, one order",
@@ -167,8 +167,6 @@ export const S = {
   verdicts: { chosen: "chosen", rejected: "rejected", unavailable: "unavailable", "not tried": "not tried" },
   candidatesHeading: "Candidates, in the order tried",
   candidatesHint: "Each runs prompts whose right answer is known. The first that agrees is used.",
-  /** @param {number} error */
-  maxError: (error) => `largest error ${error.toExponential(1)}`,
   switchDevice: "Load again on:",
   switchTargets: { auto: "the best that works", webgpu: "WebGPU", wasm: "WebAssembly" },
 
@@ -182,6 +180,7 @@ export const S = {
 
   retry: "Try again",
   dismiss: "Dismiss",
+  cancel: "Cancel",
   errorHeadings: {
     load: "The model could not be loaded.",
     run: "The text could not be decided.",
@@ -197,6 +196,7 @@ export const S = {
   found: (value) => ` Found: ${value}`,
   unknownCause: "Something failed without saying why.",
   advice: {
+    KEPT_RUN: "Reload this page to go on with that run here, or start again: that deletes it.",
     UNSUPPORTED: "Use a current Chrome, Edge, Firefox or Safari, or load the page with ?device=wasm.",
     INTEGRITY:
       "A file or a result is not what it should be. Reload the page; if it stays, build or copy the bundle again.",
@@ -237,6 +237,10 @@ export const S = {
     /** @param {string} what */
     undoNamed: (what) => `Undo: ${what}`,
     undone: "Undone",
+    redo: "Redo",
+    /** @param {string} what */
+    redoNamed: (what) => `Redo: ${what}`,
+    redone: "Done again",
     untitled: "New question",
     tools: { up: "Move up", down: "Move down", copy: "Duplicate", edit: "Edit", remove: "Delete" },
     /** @param {string} question */
@@ -299,6 +303,14 @@ export const S = {
     flipsHint: "Flip rate: the share of the orders that were read whose own answer is another one.",
     orderFree: "no order to flip",
     orderFreeHint: "Options were not read as a list, so their order cannot change the answer.",
+    abstains: "abstains",
+    abstainsHint: "its probability is not above the threshold of the calibration, so better ask a person",
+    approximate: "approximate",
+    /** @param {{k: number, anchor: string, agreement: number | null}} shallow */
+    approximateHint: ({ k, anchor, agreement }) =>
+      `only the first ${formatCount(k)} layers read the text (anchor: ${anchor}); agreement with the whole model: ${
+        agreement === null ? "not measured" : formatProbability(agreement)
+      }`,
     optionsRegion: "Options and their probabilities",
 
     stats: {
@@ -349,6 +361,7 @@ export const S = {
         count === 1 ? "Not used, because of one fault:" : `Not used, because of ${count} faults:`,
       /** @param {string} reason */
       notText: (reason) => `This is not a text in UTF-8. ${reason}`,
+      noQuestions: "There must be an object of questions by id.",
     },
 
     readingText: "Reading the text …",
@@ -368,6 +381,8 @@ export const S = {
     sourceHeading: "Table",
     drop: "Drop a CSV, TSV or JSONL file here, or",
     choose: "Choose a file",
+    brokenHint:
+      "A broken row is rejected with its number, and all others are answered. Only where a stray quote hides where the next row begins is the whole file refused; the message then names the row.",
     paste: "Or paste rows",
     pasteLabel: "Rows with a header, as CSV or tab separated, or JSON lines",
     pasteUse: "Use these rows",
@@ -394,14 +409,47 @@ export const S = {
 
     keepRun: "Keep this run in the browser, so that it survives a reload",
     keepHint:
-      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, or the finished result is downloaded.",
+      "The file, the questions and the finished rows are then stored on this device, and nowhere else, until you delete them, discard the answers or start again.",
     holds: "This browser keeps this run: file, questions and finished rows.",
     /** @param {string} name */
     holdsOther: (name) =>
       `This browser keeps a run of ${name}, which comes back with a reload. Starting another deletes it.`,
+    losing: {
+      heading: {
+        open: "Open another table?",
+        start: "Start again?",
+        discard: "Discard the answers?",
+      },
+      /** @param {number} rows */
+      unsaved: (rows) =>
+        rows === 1
+          ? "One answered row is not downloaded."
+          : `${formatCount(rows)} answered rows are not downloaded.`,
+      gone: "They are gone then.",
+      comesBack:
+        "This browser keeps them: they come back with a reload, until another run is started or they are deleted.",
+      replace: "Delete the run that is kept?",
+      /** @param {string} name */
+      elsewhere: (name) =>
+        `This browser keeps a run of ${name}, which is not downloaded. Starting another deletes it.`,
+      yes: { open: "Open it", start: "Start again", discard: "Discard" },
+      start: "Start",
+    },
+    /** @param {string} name */
+    keptRun: (name) => `This browser keeps a run of ${name}, which another tab began.`,
+    keptElsewhere: "Another tab of this page keeps one.",
+    elsewhere:
+      "Another tab of this page has the run that this browser keeps. It goes on there, and runs of this tab are not kept beside it. Once that tab is closed, its run comes here with a reload.",
     forget: "Delete what is kept",
     forgotten: "Deleted what the browser kept of the run",
     notKept: "The browser does not keep this run, so a reload loses it:",
+    strayReturn: "a carriage return stands outside of quotes",
+    /** @param {string} column */
+    columnTwice: (column) =>
+      `Two columns of the result would have the name '${column}': choose other ids, or copy other columns.`,
+    /** @param {number} row */
+    rowDone: (row) => `row ${row} is done already`,
+    otherModel: "The rows that are done were answered by another model, or on another device.",
     command: "The same on the command line",
     commandHint:
       "With questions.json from Decide, this writes the same file, byte for byte. Without --engine page it is faster, and probabilities differ by some millionths.",
@@ -412,6 +460,7 @@ export const S = {
     again: "Start again",
     restored: "Took up the run that this browser kept",
     waiting: "Starts as soon as the model is ready",
+    waitingForProof: "Starts as soon as the Proof tab has measured",
     /** @param {number} done @param {number} all @param {number} rejected */
     progress: (done, all, rejected) =>
       `${formatCount(done)} of ${formatCount(all)} rows${rejected > 0 ? `, ${formatCount(rejected)} rejected` : ""}`,
@@ -490,6 +539,11 @@ export const S = {
     /** @param {number} row @param {string} label */
     unknownOne: (row, label) => `row ${row} “${label}”`,
     few: "With fewer than 100 true answers all of this is rough.",
+    /** @param {number} found @param {number} wanted */
+    wrongCount: (found, wanted) =>
+      `There are ${found} labels for ${wanted} rows: give one for each row, or a table with a column "row".`,
+    /** @param {string} name of the file @param {string} id of the question */
+    noLabels: (name, id) => `${name}: no column is named "${id}", "label" or "gold".`,
 
     figures: {
       accuracy: "Accuracy",
@@ -554,8 +608,10 @@ export const S = {
     copy: "Copy JSON",
     exportHint: "The figures, the device and the ids of the questions; neither the text nor what was asked.",
     copied: "The figures were copied",
+    notCopied: "The browser did not let the page copy: download them instead",
     idle: "Not measured yet",
     waitingForModel: "Measures as soon as the model is ready",
+    waitingForTable: "Measures as soon as the run of the Table tab is paused or done",
     noQuestions: "There is no question that can be asked: write one on the Decide tab",
     progressLabel: "Measuring",
     /** @param {number} done @param {number} all */
@@ -697,7 +753,14 @@ export const S = {
       loss: "Accuracy lost",
       data: "Measured on",
       gate: "Limits of the gate",
+      chosen: "Chosen by the gate",
+      nearest: "Least effect error",
     },
+    allLayers: "all",
+    /** @param {number} forms */
+    noneChosen: (forms) => `none of ${formatCount(forms)} shallow forms: the text goes through all layers`,
+    /** @param {{k: number, anchor: string}} form */
+    form: ({ k, anchor }) => `${formatCount(k)} layers, anchor ${anchor}`,
     /** @param {number} k @param {number} layers */
     layers: (k, layers) => `${formatCount(k)} of ${formatCount(layers)}`,
     notMeasured: "not measured",
@@ -736,6 +799,7 @@ export const S = {
       curl: "For any language that speaks HTTP. The server runs on your machine and reads answers in the bundle's own way.",
     },
     region: "Source text",
+    values: { text: "The text, as source text", questions: "The questions, as source text" },
     copy: "Copy",
     copied: "Copied",
     notCopied: "The browser did not let the page copy. The text is selected: copy it yourself.",
@@ -763,7 +827,10 @@ export const S = {
     noStart: "Python could not be started.",
     running: "Running …",
     stopping: "Stopping …",
-    restarted: "Python did not stop and was started anew: all names are gone.\n",
+    lost: {
+      stuck: "Python did not stop and was started anew: all names are gone.\n",
+      broken: "Python broke down and was started anew: all names are gone.\n",
+    },
     ended: {
       /** @param {number} ms */
       done: (ms) => `Done in ${formatMs(ms)}.`,

@@ -84,7 +84,8 @@ export class Tabs {
       tab.link.tabIndex = selected ? 0 : -1;
       tab.panel.hidden = !selected;
     }
-    if (before !== next) (await before.mounted?.catch(() => null))?.hidden?.();
+    // What is left may still be loading: nothing waits for it.
+    if (before !== next) this.#leave(before);
     try {
       next.mounted ??= mount(next, workbench);
       const mounted = await next.mounted;
@@ -93,6 +94,13 @@ export class Tabs {
       next.mounted = null;
       if (this.open === next) workbench.alert("tab", error, () => this.#show(next, workbench));
     }
+  }
+
+  /** Tells a tab that it is left, once it is there and unless it is open again by then. @param {Tab} tab */
+  async #leave(tab) {
+    // A tab that failed to open has said so.
+    const mounted = await tab.mounted?.catch(() => null);
+    if (this.open !== tab) mounted?.hidden?.();
   }
 
   /** The arrows move the focus, and Enter or the space bar opens. @param {KeyboardEvent} event */
@@ -117,7 +125,14 @@ function makeTab({ id, label }) {
   const names = { tab: `tab-${id}`, panel: `panel-${id}` };
   const link = h(
     "a",
-    { role: "tab", id: names.tab, href: `#${id}`, "aria-controls": names.panel, "aria-selected": "false" },
+    {
+      role: "tab",
+      id: names.tab,
+      href: `#${id}`,
+      "aria-controls": names.panel,
+      "aria-selected": "false",
+      "data-label": label,
+    },
     label,
   );
   const panel = h("section", {
@@ -133,7 +148,7 @@ function makeTab({ id, label }) {
 async function mount(tab, workbench) {
   const { panel } = tab;
   panel.setAttribute("aria-busy", "true");
-  panel.replaceChildren(h("p", { class: "hint" }, S.opening));
+  panel.replaceChildren(h("p", { class: "hint opening" }, S.opening));
   const module = await fetchModule(tab);
   panel.replaceChildren();
   const mounted = await module.mount(panel, workbench);

@@ -42,6 +42,8 @@ export class Workbench extends EventTarget {
   #text = "";
   /** @type {Reading | null} */
   #reading = null;
+  /** The end of what needs the engine alone; null while nothing does. @type {Promise<void> | null} */
+  #alone = null;
 
   /**
    * @param {EngineOptions} options of the engine
@@ -84,6 +86,26 @@ export class Workbench extends EventTarget {
     this.#loaded?.close();
     this.#engine = this.#loaded = null;
     this.#tell({ status: "failed", error: null });
+  }
+
+  /**
+   * Does what needs the engine alone, once nothing else does: the rows of a table, or what is measured, which asks them
+   * to wait, as it times the engine and empties its caches. Single questions may still come in between.
+   * @template T
+   * @param {() => Promise<T>} work
+   * @param {AbortSignal} signal ends the waiting
+   * @param {() => void} onWait told when it has to wait
+   * @returns {Promise<T>}
+   */
+  async alone(work, signal, onWait) {
+    if (this.#alone) onWait();
+    while (this.#alone) await unlessAborted(this.#alone, signal);
+    const done = work();
+    const end = () => {
+      this.#alone = null;
+    };
+    this.#alone = done.then(end, end);
+    return done;
   }
 
   /** @returns {Info | null} of the engine, once it is loaded */
@@ -203,4 +225,17 @@ export class Workbench extends EventTarget {
   clearAlerts() {
     this.#notices.clearAlerts();
   }
+}
+
+/**
+ * @param {Promise<void>} promise
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>} rejects once the signal is aborted
+ */
+function unlessAborted(promise, signal) {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve);
+  });
 }

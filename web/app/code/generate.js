@@ -83,7 +83,6 @@ function react(task) {
   const options = Object.keys(task.options).length === 0 ? "" : `, OPTIONS`;
   const constant = options === "" ? "" : `\nconst OPTIONS = ${jsValue(task.options)};\n`;
   return `import { useEffect, useState } from "react";
-import { AbortedError } from "typedecide";
 import { useDecider } from "typedecide/react";
 
 ${jsConstant("STATE", task.text)}
@@ -95,11 +94,19 @@ export function Answers({ state = STATE, questions = QUESTIONS }) {
   const [answers, setAnswers] = useState(null);
   const [failure, setFailure] = useState(null);
   useEffect(() => {
+    // Loading failed: retry makes it null again, and all is asked anew.
+    if (error) return;
+    let wanted = true;
+    setFailure(null);
     decide(state, questions${options}).then(
-      (done) => setAnswers(done.answers),
-      (reason) => reason instanceof AbortedError || setFailure(reason),
+      (done) => wanted && setAnswers(done.answers),
+      (reason) => wanted && setFailure(reason),
     );
-  }, [decide, state, questions]);
+    // A reply to an earlier text, or that it was aborted, is nothing to show.
+    return () => {
+      wanted = false;
+    };
+  }, [decide, state, questions, error]);
   if (error) return <button onClick={retry}>{error.message}</button>;
   if (failure) return <p role="alert">{failure.message}</p>;
   if (!answers) return <p role="status">{progress?.message ?? status}</p>;

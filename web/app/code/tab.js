@@ -8,6 +8,7 @@ import { READINGS } from "../readings.js";
 import { S } from "../strings.js";
 import { LANGUAGES, generate } from "./generate.js";
 import { highlight } from "./highlight.js";
+import { sections } from "./sections.js";
 
 /** @typedef {import("../workbench.js").Workbench} Workbench */
 /** @typedef {import("./generate.js").Language} Language */
@@ -97,7 +98,17 @@ class Code {
     }
     this.block.hidden = this.source === "";
     for (const button of [this.copy, this.save]) setOff(button, this.source === "");
-    this.code.replaceChildren(...highlight(this.source, this.language));
+    this.code.replaceChildren(...sections(this.source).flatMap((section) => this.#shown(section)));
+  }
+
+  /** Long values scroll in themselves, so that what is done with them is in sight. @param {import("./sections.js").Section} section */
+  #shown({ source, value }) {
+    const parts = highlight(source, this.language);
+    if (value === null) return parts;
+    const label = C.values[value];
+    return [
+      h("span", { class: `value ${value}`, tabindex: 0, role: "group", "aria-label": label }, ...parts),
+    ];
   }
 
   #generate() {

@@ -36,8 +36,27 @@ export function verdict(outcome, edited) {
     { class: "verdict" },
     h("strong", {}, word),
     " ",
+    ...reservations(answer),
     h("span", { class: "confidence" }, mean + S.confidence(answer.confidence)),
   );
+}
+
+/**
+ * What speaks against taking the answer as it is: that it abstains, and that it comes from an approximation.
+ * @param {Answer} answer
+ */
+function reservations({ abstain, x_shallow: shallow }) {
+  const badge = (/** @type {string} */ name, /** @type {string} */ word, /** @type {string} */ hint) =>
+    h(
+      "span",
+      { class: `verdict-badge ${name}`, title: hint },
+      word,
+      h("span", { class: "visually-hidden" }, `: ${hint}`),
+    );
+  return [
+    ...(abstain ? [badge("abstains", D.abstains, D.abstainsHint)] : []),
+    ...(shallow ? [badge("approximate", D.approximate, D.approximateHint(shallow))] : []),
+  ];
 }
 
 /**

@@ -3,6 +3,7 @@
 import { InvalidQuestionError, InvalidRequestError } from "../../errors.js";
 import { parseQuestions } from "../../questions.js";
 import { WrittenNumber, dump, parse } from "../../wire_json.js";
+import { S } from "../strings.js";
 import { draftFromWire, wireFromDraft } from "./draft.js";
 
 /** @typedef {import("./draft.js").WireQuestion} WireQuestion */
@@ -58,9 +59,7 @@ export function importQuestions(text) {
     wire instanceof Map && wire.get("questions") instanceof Map && !wire.get("questions").has("type");
   const questions = whole ? wire.get("questions") : wire;
   if (!(questions instanceof Map) || questions.size === 0) {
-    throw new ImportError([
-      { place: whole ? "questions" : "", message: "There must be an object of questions by id." },
-    ]);
+    throw new ImportError([{ place: whole ? "questions" : "", message: S.decide.json.noQuestions }]);
   }
   /** @type {Fault[]} */
   const faults = [];

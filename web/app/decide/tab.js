@@ -16,6 +16,10 @@ import { View } from "./view.js";
 /** @typedef {import("../workbench.js").Workbench} Workbench */
 /** @typedef {import("./run.js").Engine} Engine */
 /** @typedef {import("./run.js").Job} Job */
+/**
+ * A step that can be undone, or done again: what was there before, the text only where the step changed it too.
+ * @typedef {{what: string, undone: boolean, cards: QuestionCard[], text: string | null}} Step
+ */
 
 const D = S.decide;
 
@@ -34,8 +38,8 @@ class Decide {
     });
     /** @type {QuestionCard[]} */
     this.cards = [];
-    /** What the last large step took away. @type {{cards: QuestionCard[], text: string | null} | null} */
-    this.before = null;
+    /** What the last large step took away, or the last undo. @type {Step | null} */
+    this.other = null;
     /** @type {AbortController | null} */
     this.running = null;
   }
@@ -186,23 +190,28 @@ class Decide {
 
   /** Keeps what a step is about to take away. @param {string} what @param {string | null} text where it goes too */
   #remember(what, text) {
-    this.before = { cards: this.cards, text };
-    this.view.setUndo(what);
+    this.#offer({ what, undone: false, cards: this.cards, text });
   }
 
   #forget() {
-    this.before = null;
-    this.view.setUndo(null);
+    this.#offer(null);
   }
 
+  /** @param {Step | null} step */
+  #offer(step) {
+    this.other = step;
+    this.view.setUndo(step?.what ?? null, step?.undone ?? false);
+  }
+
+  /** Undoes the last large step, or does it again: what is there takes the place of what was, and nothing is lost. */
   #undo() {
-    if (!this.before) return;
-    const { cards, text } = this.before;
-    this.#forget();
-    if (text !== null) this.workbench.text = text;
+    if (!this.other) return;
+    const { what, undone, cards, text } = this.other;
+    const { workbench } = this;
+    this.#offer({ what, undone: !undone, cards: this.cards, text: text === null ? null : workbench.text });
+    if (text !== null) workbench.text = text;
     this.#change(cards);
-    this.view.json.focus();
-    this.workbench.announce(D.undone);
+    workbench.announce(undone ? D.redone : D.undone);
   }
 
   /** @param {import("./view.js").SampleName} name */

@@ -160,10 +160,11 @@ export class View {
     setOff(this.stop, !busy && !loading);
   }
 
-  /** @param {string | null} what can be undone, null for nothing */
-  setUndo(what) {
+  /** @param {string | null} what can be undone, null for nothing @param {boolean} undone done again, rather */
+  setUndo(what, undone) {
     this.undo.hidden = what === null;
-    if (what !== null) this.undo.setAttribute("aria-label", D.undoNamed(what));
+    this.undo.textContent = undone ? D.redo : D.undo;
+    if (what !== null) this.undo.setAttribute("aria-label", undone ? D.redoNamed(what) : D.undoNamed(what));
   }
 
   /**

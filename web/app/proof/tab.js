@@ -1,6 +1,7 @@
 // The Proof tab: starts what is measured, stops it, shows what comes back, and gives it away as JSON.
 
 import { createEngine } from "../../index.js";
+import { copyText, download } from "../clipboard.js";
 import { isOff } from "../dom.js";
 import { errorCode } from "../failure.js";
 import { S, formatMs } from "../strings.js";
@@ -48,7 +49,13 @@ class Proof {
   async start(panel) {
     const { view, workbench } = this;
     await view.mount(panel);
-    for (const event of ["text", "questions"]) workbench.addEventListener(event, () => this.#changed());
+    for (const event of ["text", "questions"]) {
+      workbench.addEventListener(event, () => {
+        // Nothing says that a comparison is about the earlier ones.
+        if (!this.running) view.comparison.textContent = "";
+        this.#changed();
+      });
+    }
     workbench.addEventListener("loading", () => this.#loadingChanged());
     this.#loadingChanged();
   }
@@ -97,7 +104,6 @@ class Proof {
     if (!this.last) return;
     const { plan, found, info } = this.last;
     const { text, own, invalid, readout } = plan;
-    const now = this.#plan(info);
     const words = [
       P.measuredOn({
         characters: text.length,
@@ -106,42 +112,52 @@ class Proof {
         readout,
       }),
       ...(invalid.length > 0 ? [P.invalid(invalid)] : []),
-      ...(now.text !== text || JSON.stringify(now.own) !== JSON.stringify(own) ? [P.outdated] : []),
+      ...(asksTheSame(plan, this.#plan(info)) ? [] : [P.outdated]),
     ];
     this.view.setOf(words.join(" "));
   }
 
-  /** Measures the text and the questions as they stand now. */
+  /** Measures the text and the questions as they stand once nothing else needs the engine alone. */
   async measure() {
     const { view, workbench } = this;
     if (this.running) return;
     await this.#busy(
       () => this.measure(),
-      async (signal) => {
-        view.setProgress(P.waitingForModel, 0);
-        const engine = await workbench.engine();
-        signal.throwIfAborted();
-        const { info } = engine;
-        const plan = this.#plan(info);
-        if (plan.own.length === 0) return P.noQuestions;
-        const last = (this.last = { info, plan, found: {}, date: new Date().toISOString(), formats: null });
-        view.comparison.textContent = "";
-        this.#show(plan, {});
-        this.#showOf();
-        view.setExportable(false);
-        workbench.announce(P.progressLabel);
-        const [began, steps] = [performance.now(), stepsOf(plan)];
-        const onStep = (/** @type {number} */ done, /** @type {Found} */ found) => {
-          last.found = found;
-          this.#show(plan, found);
-          view.setProgress(P.progress(done, steps), done / steps);
-          view.setExportable(true);
+      (signal) => {
+        const onWait = () => {
+          view.setProgress(P.waitingForTable, 0);
+          workbench.announce(P.waitingForTable);
         };
-        await measure(engine, plan, { signal, onStep });
-        this.#showOf();
-        return P.finished(performance.now() - began);
+        return workbench.alone(() => this.#measure(signal), signal, onWait);
       },
     );
+  }
+
+  /** @param {AbortSignal} signal @returns {Promise<string>} what is said of its end */
+  async #measure(signal) {
+    const { view, workbench } = this;
+    view.setProgress(P.waitingForModel, 0);
+    const engine = await workbench.engine();
+    signal.throwIfAborted();
+    const { info } = engine;
+    const plan = this.#plan(info);
+    if (plan.own.length === 0) return P.noQuestions;
+    const last = (this.last = { info, plan, found: {}, date: new Date().toISOString(), formats: null });
+    view.comparison.textContent = "";
+    this.#show(plan, {});
+    this.#showOf();
+    view.setExportable(false);
+    workbench.announce(P.progressLabel);
+    const [began, steps] = [performance.now(), stepsOf(plan)];
+    const onStep = (/** @type {number} */ done, /** @type {Found} */ found) => {
+      last.found = found;
+      this.#show(plan, found);
+      view.setProgress(P.progress(done, steps), done / steps);
+      view.setExportable(true);
+    };
+    await measure(engine, plan, { signal, onStep });
+    this.#showOf();
+    return P.finished(performance.now() - began);
   }
 
   /** Asks the questions in fp32 too, where the bundle has it. */
@@ -161,7 +177,10 @@ class Proof {
         try {
           const drift = await compareFormats(engine, reference, plan, signal);
           view.comparison.textContent = P.comparison(drift);
-          if (this.last) this.last.formats = drift;
+          // Figures of other questions do not get it.
+          const { last } = this;
+          const same = last !== null && last.info === engine.info && last.plan.readout === plan.readout;
+          if (same && asksTheSame(last.plan, plan)) last.formats = drift;
         } finally {
           reference.close();
         }
@@ -225,23 +244,19 @@ class Proof {
   }
 
   #download() {
-    const url = URL.createObjectURL(new Blob([this.#json()], { type: "application/json" }));
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = "typedecide-proof.json";
-    link.click();
-    URL.revokeObjectURL(url);
+    download("typedecide-proof.json", this.#json(), "application/json");
   }
 
   async #copy() {
-    try {
-      await navigator.clipboard.writeText(this.#json());
-      this.workbench.announce(P.copied);
-      this.view.setProgress(P.copied, 1);
-    } catch (error) {
-      this.workbench.alert("proof", error);
-    }
+    const said = (await copyText(this.#json())) ? P.copied : P.notCopied;
+    this.workbench.announce(said);
+    this.view.setStatus(said);
   }
+}
+
+/** @param {Plan} one @param {Plan} other @returns {boolean} whether both ask the same questions about one text */
+function asksTheSame(one, other) {
+  return one.text === other.text && JSON.stringify(one.own) === JSON.stringify(other.own);
 }
 
 /**

@@ -28,12 +28,17 @@ import { EFFORTS, WAYS, flipWays } from "./measure.js";
 /** @typedef {{prompts: number, max: number, mean: number, flips: number, large: boolean}} Drift */
 /** @typedef {"effect_error" | "accuracy_loss" | "agreement"} Figure */
 /**
- * What the gate found of a shallow model.
+ * A shallow form of the model, as it was measured; `faults` are the limits of the gate that it does not meet.
+ * @typedef {Record<Figure, number> & {k: number, anchor: string, n: number, texts: number, faults: string[],
+ *   intervals: Record<Figure, [number, number] | null>}} Form
+ */
+/**
+ * What the gate found of the model's shallow forms; it chose none where none met its limits.
  * @typedef {object} Gate
  * @property {string} suite
  * @property {Record<Figure, number>} limits
- * @property {Record<Figure, number> & {n: number, texts: number, faults: string[],
- *   intervals: Record<Figure, [number, number] | null>}} row
+ * @property {{k: number, anchor: string} | null} chosen
+ * @property {Form[]} rows
  */
 
 const P = S.proof;
@@ -170,10 +175,15 @@ export class ProofView {
 
   /** @param {string} text @param {number} fraction */
   setProgress(text, fraction) {
-    this.status.textContent = text;
+    this.setStatus(text);
     this.bar.setAttribute("aria-valuenow", String(Math.floor(fraction * 100)));
     this.bar.setAttribute("aria-valuetext", text);
     setBar(this.fill, fraction);
+  }
+
+  /** @param {string} text beside the buttons */
+  setStatus(text) {
+    this.status.textContent = text;
   }
 
   /** @param {string} text what the figures are about */
@@ -189,7 +199,7 @@ export class ProofView {
   showBundle(manifest, info) {
     const format = info?.format ?? manifest.default_format;
     const { drift } = manifest.formats[format];
-    this.selfTest.replaceChildren(...(info ? [candidates(info.selfTest)] : []));
+    this.selfTest.replaceChildren(...(info ? [runsOn(info), candidates(info.selfTest)] : []));
     this.driftHint.textContent = P.driftHint(format);
     this.drift.replaceChildren(
       fact(P.drift.format, drift.large ? `${format}, ${P.lossy}` : format),
@@ -201,9 +211,11 @@ export class ProofView {
     const reference = format === "fp32" ? undefined : manifest.formats.fp32;
     this.compare.hidden = reference === undefined;
     if (reference) this.compare.textContent = P.compare(reference.bytes);
+    const { shallow_gate: gate } = manifest;
     const shallow = info?.shallow ?? null;
-    this.shallowPart.hidden = shallow === null;
-    if (shallow) this.shallow.replaceChildren(...shallowFacts(shallow, manifest.shallow_gate));
+    this.shallowPart.hidden = shallow === null && (info === null || gate === undefined);
+    if (shallow) this.shallow.replaceChildren(...shallowFacts(shallow, gate));
+    else if (gate) this.shallow.replaceChildren(...wholeFacts(gate));
   }
 
   /**
@@ -251,13 +263,13 @@ export class ProofView {
  * @param {...HTMLElement} content
  */
 function part(id, heading, hint, ...content) {
-  const names = { title: `proof-title-${id}`, part: `proof-${id}` };
+  const names = { heading: `proof-title-${id}`, part: `proof-${id}` };
   const about = typeof hint === "string" ? h("p", { class: "hint" }, hint) : hint;
   if (heading === null) return h("div", { class: "proof-part", id: names.part }, about, ...content);
   return h(
     "section",
-    { class: "proof-part", id: names.part, "aria-labelledby": names.title },
-    h("h3", { id: names.title }, heading),
+    { class: "proof-part", id: names.part, "aria-labelledby": names.heading },
+    h("h3", { id: names.heading }, heading),
     about,
     ...content,
   );
@@ -272,6 +284,22 @@ function wide(element) {
 /** @param {string} term @param {string} text @param {number | null} [value] */
 function fact(term, text, value) {
   return h("div", {}, h("dt", {}, term), h("dd", { "data-value": value }, text));
+}
+
+/**
+ * What the candidate that was chosen runs on.
+ * @param {Info} info
+ */
+function runsOn({ device, adapter, format, threads, ort }) {
+  const { facts } = S;
+  return h(
+    "dl",
+    { class: "facts" },
+    fact(facts.device, S.devices[device]),
+    device === "webgpu" ? fact(facts.adapter, adapter ?? S.none) : fact(facts.threads, formatCount(threads)),
+    fact(facts.format, format),
+    fact(facts.runtime, `${ort.version} (${ort.build})`),
+  );
 }
 
 /** @param {Check} check */
@@ -418,19 +446,40 @@ function axis(counts) {
  */
 function shallowFacts({ k, layers, anchor, agreement }, gate) {
   const facts = [fact(P.shallow.layers, P.layers(k, layers)), fact(P.shallow.anchor, anchor)];
-  if (!gate) {
+  const row = gate?.rows.find((form) => form.k === k && form.anchor === anchor);
+  if (!gate || !row) {
     const measured = agreement === null ? P.notMeasured : formatProbability(agreement);
     return [...facts, fact(P.shallow.agreement, measured, agreement)];
   }
-  const { row } = gate;
-  const measured = (/** @type {string} */ term, /** @type {Figure} */ name) =>
-    fact(term, P.withInterval(row[name], row.intervals[name]), row[name]);
+  return [...facts, ...formFacts(row, gate)];
+}
+
+/**
+ * Why the whole model is used: what the gate found of the form that came nearest to its limits.
+ * @param {Gate} gate
+ */
+function wholeFacts(gate) {
+  const nearest = gate.rows.reduce((best, form) => (form.effect_error < best.effect_error ? form : best));
   return [
-    ...facts,
+    fact(P.shallow.layers, P.allLayers),
+    fact(P.shallow.chosen, gate.chosen ? P.form(gate.chosen) : P.noneChosen(gate.rows.length)),
+    fact(P.shallow.nearest, P.form(nearest)),
+    ...formFacts(nearest, gate),
+  ];
+}
+
+/**
+ * @param {Form} form
+ * @param {Gate} gate
+ */
+function formFacts(form, gate) {
+  const measured = (/** @type {string} */ term, /** @type {Figure} */ name) =>
+    fact(term, P.withInterval(form[name], form.intervals[name]), form[name]);
+  return [
     measured(P.shallow.agreement, "agreement"),
     measured(P.shallow.effect, "effect_error"),
     measured(P.shallow.loss, "accuracy_loss"),
-    fact(P.shallow.data, P.gateData(row.n, row.texts, gate.suite)),
-    fact(P.shallow.gate, row.faults.length === 0 ? P.gatePassed : row.faults.join("; ")),
+    fact(P.shallow.data, P.gateData(form.n, form.texts, gate.suite)),
+    fact(P.shallow.gate, form.faults.length === 0 ? P.gatePassed : form.faults.join("; ")),
   ];
 }

@@ -40,7 +40,9 @@ async def _evaluate(code):
         return "done"
     except KeyboardInterrupt:
         return "stopped"
-    except Exception as error:
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
         shown = traceback.TracebackException.from_exception(error)
         own = [frame for frame in shown.stack if not frame.filename.startswith(("/lib", __file__))]
         shown.stack = traceback.StackSummary.from_list(own)

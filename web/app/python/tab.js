@@ -35,6 +35,10 @@ class PythonTab {
     this.console = new Console(
       () => workbench.engine(),
       ({ stream, text }) => this.#print(stream, text),
+      (why) => {
+        this.#print("stderr", P.lost[why]);
+        this.#prepare();
+      },
     );
     this.running = false;
     this.run = h(
@@ -152,10 +156,7 @@ class PythonTab {
     if (isOff(this.stop)) return;
     setOff(this.stop, true);
     this.status.textContent = P.stopping;
-    if (!(await this.console.stop())) {
-      this.#print("stderr", P.restarted);
-      this.#prepare();
-    }
+    await this.console.stop();
   }
 
   async #showSample() {

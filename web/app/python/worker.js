@@ -1,16 +1,19 @@
 /**
  * Python in a worker: the page stays responsive, and a loop without an end can be stopped.
  *
- * Messages in:  {start: {pyodide, session, interrupt}}, {run: {id, code}}, {stop: true}, and {engine: {port}} or
- * {engine: {error}} as the answer to {wanted: true}.
- * Messages out: {started: version}, {failed: message}, {wanted: true}, {stdout: text}, {stderr: text} and
- * {ended: {id, how}}, `how` being `done`, `failed` or `stopped`.
+ * Messages in:  {start: {pyodide, session, interrupt}}, {run: {id, code}}, {stop: true}, and as the answers to
+ * {wanted: true}, in their order, {engine: {port}}, {engine: {info}} for the one that was lent before, or
+ * {engine: {error}}.
+ * Messages out: {started: version}, {failed: message}, {wanted: true}, {stdout: text}, {stderr: text},
+ * {ended: {id, how}}, `how` being `done`, `failed` or `stopped`, and {broken: message} once Python can do nothing more.
  */
 
 import { reviveError } from "../../errors.js";
 import { borrow } from "../../port.js";
 
 /** @typedef {import("../../errors.js").PlainError} PlainError */
+/** @typedef {import("../../index.js").Engine} Engine */
+/** @typedef {import("../../index.js").Info} Info */
 
 /** When what was printed is sent on. */
 const PIECE = { ms: 50, characters: 16_384 };
@@ -21,19 +24,29 @@ const flushes = [];
 /** @type {any} the module of session.py */
 let session = null;
 
-/** Who waits for the page's engine. @type {((given: {port?: MessagePort, error?: PlainError}) => void)[]} */
+/** Who waits for the page's engine. @type {((given: {port?: MessagePort, info?: Info, error?: PlainError}) => void)[]} */
 const waiting = [];
+
+/** The page's engine, as it was last lent. @type {Promise<Engine> | null} */
+let borrowed = null;
 
 /** @type {Record<string, (given: any) => unknown>} */
 const OPERATIONS = {
   start,
   run: async ({ id, code }) => {
-    const how = await session.run(code);
-    for (const flush of flushes) flush();
+    let how = "failed";
+    try {
+      how = await session.run(code);
+    } catch (error) {
+      // Such as an interrupt that came just after the code.
+      flushAll();
+      postMessage({ stderr: `${error}\n` });
+    }
+    flushAll();
     postMessage({ ended: { id, how } });
   },
   stop: () => session?.stop(),
-  engine: (given) => waiting.splice(0).forEach((tell) => tell(given)),
+  engine: (given) => waiting.shift()?.(given),
 };
 
 addEventListener("message", ({ data }) => {
@@ -52,6 +65,10 @@ async function start({ pyodide, session: address, interrupt }) {
     python.FS.writeFile("/home/pyodide/_session.py", source);
     session = python.pyimport("_session");
     python.pyimport("typedecide.browser").offer(engine);
+    python._api.on_fatal = (/** @type {unknown} */ error) => {
+      flushAll();
+      postMessage({ broken: String(error) });
+    };
     postMessage({ started: python.runPython("import platform; platform.python_version()") });
   } catch (error) {
     postMessage({ failed: String(error) });
@@ -84,14 +101,22 @@ function printer(name) {
   };
 }
 
-/** The page's own engine: the model is loaded once, whoever asks. */
+function flushAll() {
+  for (const flush of flushes) flush();
+}
+
+/** The page's own engine: the model is loaded once, whoever asks, and however often. */
 async function engine() {
-  const { port, error } = await new Promise((resolve) => {
+  const { port, info, error } = await new Promise((resolve) => {
     waiting.push(resolve);
     postMessage({ wanted: true });
   });
   if (error) throw reviveError(error);
-  return borrow(port);
+  if (port) borrowed = borrow(port);
+  const found = /** @type {Engine} */ (await borrowed);
+  // The page's may have restarted itself since.
+  if (info) found.info = Object.freeze(info);
+  return found;
 }
 
 /** @param {string} address */

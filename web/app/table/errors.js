@@ -8,6 +8,12 @@ export class InputError extends TypedecideError {
   static code = "INPUT";
 }
 
+/** A run cannot be kept, because this browser keeps another one. */
+export class KeptRunError extends TypedecideError {
+  /** @override */
+  static code = "KEPT_RUN";
+}
+
 /** The rows of a run that are done were answered by another model, or on another device, than the rest would be. */
 export class OtherModelError extends TypedecideError {
   /** @override */

@@ -1,5 +1,5 @@
 // A run as the browser keeps it, so that it survives a reload: the file, what is asked, and the rows that are done. There
-// is one at a time, in IndexedDB. Knows no engine and no page.
+// is one at a time, in IndexedDB, and one page that has it: the one with the claim. Knows no engine and no page.
 
 import { breathe } from "./results.js";
 
@@ -34,16 +34,39 @@ const NAME = "typedecide-table";
 const [PLAN, BLOCKS] = ["plan", "blocks"];
 
 /**
- * The database, made where there is none.
+ * Makes this page the one that has what is kept, until it lets go or is gone: two at once would mix their runs.
+ * @param {number} ms to wait for a page that is about to be gone
+ * @returns {Promise<(() => void) | null>} lets go; null where another page has it
+ */
+export function claim(ms) {
+  const options = ms > 0 ? { signal: AbortSignal.timeout(ms) } : { ifAvailable: true };
+  return new Promise((resolve, reject) => {
+    const asked = navigator.locks.request(NAME, options, (lock) => {
+      if (lock === null) return resolve(null);
+      return new Promise((letGo) => resolve(() => letGo(undefined)));
+    });
+    asked.catch((error) => (error.name === "TimeoutError" ? resolve(null) : reject(error)));
+  });
+}
+
+/** Whether anything is kept, by whichever page. */
+export async function exists() {
+  return (await indexedDB.databases()).some(({ name }) => name === NAME);
+}
+
+/**
+ * The database, made where there is none; it gives way where it is to be deleted.
  * @returns {Promise<IDBDatabase>}
  */
-function open() {
+async function open() {
   const request = indexedDB.open(NAME, 1);
   request.addEventListener("upgradeneeded", () => {
     request.result.createObjectStore(PLAN);
     request.result.createObjectStore(BLOCKS, { autoIncrement: true });
   });
-  return result(request);
+  const database = await result(request);
+  database.addEventListener("versionchange", () => database.close());
+  return database;
 }
 
 /**
@@ -52,7 +75,7 @@ function open() {
  */
 export async function begin(plan) {
   await change((stores) => {
-    for (const store of Object.values(stores)) store.clear();
+    clear(stores);
     stores.plan.put(plan, PLAN);
   });
 }
@@ -68,28 +91,29 @@ export async function add(block) {
  */
 export async function load() {
   // Looking must not make what is not there.
-  if (!(await indexedDB.databases()).some(({ name }) => name === NAME)) return null;
+  if (!(await exists())) return null;
   const database = await open();
-  const plan = /** @type {Plan | undefined} */ (
-    await result(database.transaction(PLAN).objectStore(PLAN).get(PLAN))
-  );
-  if (plan) return { plan, blocks: blocksOf(database, plan.id) };
-  database.close();
-  return null;
+  try {
+    const plan = /** @type {Plan | undefined} */ (
+      await result(database.transaction(PLAN).objectStore(PLAN).get(PLAN))
+    );
+    return plan ? { plan, blocks: blocksOf(plan.id) } : null;
+  } finally {
+    database.close();
+  }
 }
 
 /**
- * @param {IDBDatabase} database which it closes
  * @param {string} run
  * @returns {AsyncGenerator<Block>}
  */
-async function* blocksOf(database, run) {
+async function* blocksOf(run) {
+  const database = await open();
   try {
     const store = () => database.transaction(BLOCKS).objectStore(BLOCKS);
     for (const key of await result(store().getAllKeys())) {
       const block = /** @type {Block} */ (await result(store().get(key)));
-      // Another page may have begun another run.
-      if (block?.run === run) yield block;
+      if (block.run === run) yield block;
       await breathe();
     }
   } finally {
@@ -97,12 +121,23 @@ async function* blocksOf(database, run) {
   }
 }
 
-/** Deletes what is kept, with the database. */
+/** Deletes what is kept, and the database as soon as no page has it open. */
 export async function forget() {
-  await result(indexedDB.deleteDatabase(NAME));
+  await change(clear);
+  const request = indexedDB.deleteDatabase(NAME);
+  // Whoever has it open may never let go, and nothing is in it any more.
+  const blocked = new Promise((resolve) => request.addEventListener("blocked", resolve));
+  await Promise.race([result(request), blocked]);
 }
 
-/** @param {(stores: {plan: IDBObjectStore, blocks: IDBObjectStore}) => void} work */
+/** @typedef {{plan: IDBObjectStore, blocks: IDBObjectStore}} Stores */
+
+/** @param {Stores} stores */
+function clear(stores) {
+  for (const store of Object.values(stores)) store.clear();
+}
+
+/** @param {(stores: Stores) => void} work */
 async function change(work) {
   const database = await open();
   try {

@@ -4,6 +4,7 @@
 
 import { TypedecideError } from "../../errors.js";
 import { parse } from "../../wire_json.js";
+import { S } from "../strings.js";
 import { decode, byteOf } from "./decode.js";
 import { InputError } from "./errors.js";
 import { jsonText } from "./format.js";
@@ -23,6 +24,8 @@ import { jsonText } from "./format.js";
 export const ENDINGS = [".csv", ".tsv", ".jsonl"];
 
 const SEPARATORS = [",", ";", "\t"];
+
+const BEHIND = "text follows a closing quote";
 
 const encoder = new TextEncoder();
 
@@ -58,6 +61,10 @@ function readSeparated(name, text, tabs, papa) {
   /** @type {Row[]} */
   const rows = [];
   splitRows(name, text, separator, papa, (number, cells) => {
+    if (typeof cells === "string") {
+      rows.push({ number, cells: [], reason: BEHIND, content: jsonText(cells) });
+      return;
+    }
     columns ??= cells ?? [];
     if (number === 1 || !cells) return;
     if (cells.length === columns.length) rows.push({ number, cells });
@@ -84,34 +91,89 @@ function lineEnd(text) {
   return text.includes("\n") || !text.includes("\r") ? "\n" : "\r";
 }
 
+/** @typedef {{newline: "\n" | "\r", number: number, start: number}} Place how many rows are taken, and where the next one begins */
+
 /**
+ * Takes the rows of a text. One in which text follows a closing quote is taken as its line, where that is one whose quotes
+ * come in pairs: the next row begins behind it.
  * @param {string} name
  * @param {string} text
  * @param {string} separator
  * @param {Papa} papa
- * @param {(number: number, cells: string[] | null) => void} take null for an empty line
+ * @param {(number: number, cells: string[] | string | null) => void} take null for an empty line
  * @throws {InputError} where a quote hides where the next row begins
  */
 function splitRows(name, text, separator, papa, take) {
-  const newline = lineEnd(text);
-  let [number, start] = [0, 0];
-  papa.parse(text, {
+  const at = /** @type {Place} */ ({ newline: lineEnd(text), number: 0, start: 0 });
+  for (;;) {
+    const problem = takeRows(text, at, separator, papa, take);
+    if (problem === null) return;
+    const number = at.number + 1;
+    let line = number > 1 ? lineAlone(text, at, separator) : null;
+    if (line === null)
+      throw new InputError(`${name}: row ${number}: ${problem}.`, { path: name, row: number });
+    // In each of them Papa Parse would look through all that follows, for a quote that closes.
+    for (; line !== null; line = lineAlone(text, at, separator)) {
+      at.number += 1;
+      take(at.number, line);
+      at.start = lineEndAt(text, at) + 1;
+    }
+  }
+}
+
+/**
+ * Takes rows up to one that is wrong.
+ * @param {string} text
+ * @param {Place} at
+ * @param {string} separator
+ * @param {Papa} papa
+ * @param {(number: number, cells: string[] | null) => void} take
+ * @returns {string | null} what is wrong, null at the end of the text
+ */
+function takeRows(text, at, separator, papa, take) {
+  const { newline } = at;
+  // From the line end before, as Papa Parse drops a byte order mark where its text begins.
+  const from = Math.max(0, at.start - 1);
+  /** @type {string | null} */
+  let problem = null;
+  papa.parse(text.slice(from), {
     delimiter: separator,
     newline,
-    step: ({ data, errors, meta }) => {
-      const raw = text.slice(start, meta.cursor);
-      start = meta.cursor;
-      // Behind the last line end there is no row.
+    step: ({ data, meta }, parser) => {
+      const end = from + meta.cursor;
+      const raw = text.slice(at.start, end);
+      // Behind the last line end there is no row, and before the first one neither.
       if (raw === "") return;
-      number += 1;
       const line = raw.endsWith(newline) ? raw.slice(0, -1) : raw;
-      const problem = faultOf(line, separator, errors);
-      if (problem) throw new InputError(`${name}: row ${number}: ${problem}.`, { path: name, row: number });
+      problem = faultOf(line, separator);
+      if (problem !== null) return parser.abort();
+      at.number += 1;
+      at.start = end;
       const cells = /** @type {string[]} */ (data);
       if (newline === "\n" && line.endsWith("\r")) cells.push(withoutReturn(cells, line));
-      take(number, line === "" || line === "\r" ? null : cells);
+      take(at.number, line === "" || line === "\r" ? null : cells);
     },
   });
+  return problem;
+}
+
+/** @param {string} text @param {Place} at */
+function lineEndAt(text, { newline, start }) {
+  const end = text.indexOf(newline, start);
+  return end < 0 ? text.length : end;
+}
+
+/**
+ * The line that begins there, where text follows a closing quote in it, and its quotes come in pairs.
+ * @param {string} text
+ * @param {Place} at
+ * @param {string} separator
+ * @returns {string | null}
+ */
+function lineAlone(text, at, separator) {
+  const line = text.slice(at.start, lineEndAt(text, at)).replace(/\r$/, "");
+  const paired = line.split('"').length % 2 === 1;
+  return paired && !line.includes("\r") && behindQuote(separator).test(line) ? line : null;
 }
 
 /**
@@ -126,23 +188,30 @@ function withoutReturn(cells, line) {
 }
 
 /**
- * Why a row ends the reading: what Papa Parse found, or takes more kindly than is safe.
+ * What is wrong with the quotes of a row, which Papa Parse takes more kindly than is safe.
  * @param {string} line
  * @param {string} separator
- * @param {readonly import("papaparse").ParseError[]} errors
  */
-function faultOf(line, separator, errors) {
-  if (errors[0]?.code === "MissingQuotes") return "a quote is never closed";
+function faultOf(line, separator) {
   if (rowOf(separator, "\\r").test(line)) return null;
-  return rowOf(separator, "").test(line)
-    ? "a carriage return stands outside of quotes"
-    : "text follows a closing quote";
+  if (rowOf(separator, "").test(line)) return S.table.strayReturn;
+  return behindQuote(separator).test(line) ? BEHIND : "a quote is never closed";
+}
+
+/** Matches where text follows a closing quote. @param {string} separator */
+function behindQuote(separator) {
+  return new RegExp(`^(?:${cellOf(separator, "")}${separator})*"[^"]*(?:""[^"]*)*"(?!["${separator}]|$)`);
 }
 
 /** @param {string} separator @param {string} unquoted what else cells without quotes must not hold */
 function rowOf(separator, unquoted) {
-  const cell = `(?:"[^"]*(?:""[^"]*)*"|(?!")[^${separator}\\n${unquoted}]*)`;
+  const cell = cellOf(separator, unquoted);
   return new RegExp(`^${cell}(?:${separator}${cell})*\\r?$`);
+}
+
+/** @param {string} separator @param {string} unquoted */
+function cellOf(separator, unquoted) {
+  return `(?:"[^"]*(?:""[^"]*)*"|(?!")[^${separator}\\n${unquoted}]*)`;
 }
 
 /** @param {string} text */

@@ -1,6 +1,7 @@
 // The answers of a table's rows, kept in typed arrays, and the files that are made of them: byte for byte what
 // `python -m typedecide batch` writes (typedecide/batch.py). Knows no engine and no page.
 
+import { S } from "../strings.js";
 import { csvLine, floatText, jsonText } from "./format.js";
 import { InputError } from "./errors.js";
 
@@ -110,7 +111,7 @@ export class Results {
 
   /** @param {number} row @param {number} status */
   #mark(row, status) {
-    if (this.status[row] !== OPEN) throw new Error(`row ${row} is done already`);
+    if (this.status[row] !== OPEN) throw new Error(S.table.rowDone(row));
     this.status[row] = status;
     if (status === ANSWERED) this.answered += 1;
     else this.rejected += 1;
@@ -186,10 +187,7 @@ export class Results {
     });
     const twice = columns.find((column, i) => columns.indexOf(column) !== i);
     if (twice === undefined) return columns;
-    throw new InputError(
-      `Two columns of the result would have the name '${twice}': choose other ids, or copy other columns.`,
-      { column: twice },
-    );
+    throw new InputError(S.table.columnTwice(twice), { column: twice });
   }
 
   /**

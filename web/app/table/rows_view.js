@@ -1,6 +1,6 @@
 // The rows of a run as a table in pages: filtered, sorted, and brought up to date while the run goes on. Knows no engine.
 
-import { h, setOff, isOff } from "../dom.js";
+import { h, isOff, setChildren, setOff } from "../dom.js";
 import { S, formatProbability } from "../strings.js";
 import { ANSWERED, OPEN, REJECTED } from "./results.js";
 
@@ -27,6 +27,8 @@ export class RowsView {
   #timer;
   /** @type {Set<number>} rows that are done since the last refresh */
   #fresh = new Set();
+  /** The rows of the page that is shown, by their places. @type {Map<number, HTMLTableRowElement>} */
+  #elements = new Map();
 
   constructor() {
     const control = () => this.#arrange();
@@ -81,6 +83,7 @@ export class RowsView {
   show(results) {
     this.#results = results;
     this.#fresh.clear();
+    this.#elements.clear();
     this.question.replaceChildren(...results.ids.map((id, i) => h("option", { value: i }, id)));
     const columns = [T.row, results.table.text, ...results.ids];
     this.head.replaceChildren(...columns.map((name) => h("th", { scope: "col" }, name)));
@@ -93,7 +96,7 @@ export class RowsView {
     this.#timer ??= setTimeout(() => this.#refresh(), REFRESH_MS);
   }
 
-  /** The run is over or paused: what is shown is made anew. */
+  /** The run is over or paused: all rows are where they belong. */
   settle() {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -188,9 +191,13 @@ export class RowsView {
 
   #draw() {
     const results = /** @type {Results} */ (this.#results);
-    const rows = [...this.#shown].map((row, i) => this.#row(results, row, i));
+    // Rows that were there stay as they are, opened and with the focus in them.
+    const shown = [...this.#shown].map((row) => /** @type {const} */ ([row, this.#row(results, row)]));
+    this.#elements = new Map(shown);
+    const rows = shown.map(([, element]) => element);
+    rows.forEach((element, i) => element.setAttribute("aria-rowindex", String(this.#page * PAGE + i + 2)));
     const empty = h("tr", {}, h("td", { colspan: results.ids.length + 2, class: "hint" }, T.noRows));
-    this.body.replaceChildren(...(rows.length === 0 ? [empty] : rows));
+    setChildren(this.body, rows.length === 0 ? [empty] : rows);
     this.table.setAttribute("aria-rowcount", String(this.#order.length + 1));
     this.count.textContent = T.matching(this.#order.length, results.status.length);
     const start = this.#page * PAGE;
@@ -204,9 +211,7 @@ export class RowsView {
   #refresh() {
     this.#timer = undefined;
     const results = /** @type {Results} */ (this.#results);
-    this.#shown.forEach((row, i) => {
-      if (this.#fresh.has(row)) this.body.children[i].replaceWith(this.#row(results, row, i));
-    });
+    for (const row of this.#fresh) if (this.#elements.has(row)) this.#row(results, row);
     this.#fresh.clear();
     this.#offerUpdate();
   }
@@ -218,27 +223,45 @@ export class RowsView {
     this.update.textContent = T.update(unseen);
   }
 
-  /** @param {Results} results @param {number} row @param {number} place on the page */
-  #row(results, row, place) {
-    const { table } = results;
-    const read = table.rows[row];
-    const cell = table.cell(read, table.text);
-    // Without such a cell the whole row says more than nothing.
-    const text = cell === undefined ? table.content(read) : typeof cell === "string" ? cell : cell.json;
-    const cells = [
-      h("th", { scope: "row" }, String(read.number)),
-      h("td", { class: "row-text" }, shorten(text)),
-    ];
-    const fault = results.fault(row);
-    if (fault) {
-      const said = T.fault(fault.column, fault.reason);
-      cells.push(h("td", { colspan: results.ids.length, class: "row-fault" }, said));
-    } else {
-      const answered = results.status[row] === ANSWERED;
-      results.ids.forEach((_, i) => cells.push(answered ? answerCell(results, row, i) : openCell()));
-    }
-    return h("tr", { "data-row": read.number, "aria-rowindex": this.#page * PAGE + place + 2 }, ...cells);
+  /**
+   * What is shown of a row, made once, with what is known of it by now.
+   * @param {Results} results
+   * @param {number} row
+   */
+  #row(results, row) {
+    const element = this.#elements.get(row) ?? makeRow(results, row);
+    const status = String(results.status[row]);
+    if (element.dataset.status === status) return element;
+    element.dataset.status = status;
+    while (element.children.length > 2) element.lastElementChild?.remove();
+    element.append(...answerCells(results, row));
+    return element;
   }
+}
+
+/** A row's number and text. @param {Results} results @param {number} row */
+function makeRow({ table }, row) {
+  const read = table.rows[row];
+  const cell = table.cell(read, table.text);
+  // Without such a cell the whole row says more than nothing.
+  const text = cell === undefined ? table.content(read) : typeof cell === "string" ? cell : cell.json;
+  return h(
+    "tr",
+    { "data-row": read.number },
+    h("th", { scope: "row" }, String(read.number)),
+    h("td", { class: "row-text" }, shorten(text)),
+  );
+}
+
+/** What is known of a row. @param {Results} results @param {number} row */
+function answerCells(results, row) {
+  const fault = results.fault(row);
+  if (fault) {
+    const said = T.fault(fault.column, fault.reason);
+    return [h("td", { colspan: results.ids.length, class: "row-fault" }, said)];
+  }
+  const answered = results.status[row] === ANSWERED;
+  return results.ids.map((_, i) => (answered ? answerCell(results, row, i) : openCell()));
 }
 
 /** @param {Results} results @param {number} row @param {number} question */

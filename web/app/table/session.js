@@ -4,10 +4,11 @@
 import { parseQuestions } from "../../questions.js";
 import { errorCode } from "../failure.js";
 import { READINGS, readingFor } from "../readings.js";
-import { OtherModelError } from "./errors.js";
+import { S } from "../strings.js";
+import { KeptRunError, OtherModelError } from "./errors.js";
 import * as kept from "./kept.js";
 import { readFile } from "./reader.js";
-import { OPEN, Results } from "./results.js";
+import { Results } from "./results.js";
 import { answerRows, restore } from "./run.js";
 import { Table } from "./table.js";
 
@@ -23,6 +24,8 @@ import { Table } from "./table.js";
 const TEXTS = ["text", "message", "body", "content", "comment", "review", "description", "state"];
 /** So many rows are looked at to guess. */
 const LOOKED_AT = 100;
+/** So long the page before a reload may take to be gone. */
+const LEAVING_MS = 2000;
 
 /** @type {WeakMap<Workbench, Session>} */
 const sessions = new WeakMap();
@@ -45,13 +48,20 @@ export class Session extends EventTarget {
   #workbench;
   /** @type {Blob | null} */
   #file = null;
-  /** @type {AbortController | null} */
-  #stop = null;
+  /** Of what is under way. */
+  #stop = new AbortController();
   /** @type {Plan | null} */
   #plan = null;
   #engine = "";
   /** @type {Promise<void> | null} */
   #restored = null;
+  /** Lets another page keep a run; null while this one has no claim. @type {(() => void) | null} */
+  #letGo = null;
+  /** Whether it is being found out if a run may begin. */
+  #starting = false;
+  /** Answered rows that a download has: of the run, and whether that is all of the run that the browser holds. */
+  #saved = 0;
+  #heldIsSaved = false;
 
   /** @param {Workbench} workbench */
   constructor(workbench) {
@@ -68,8 +78,12 @@ export class Session extends EventTarget {
     this.results = null;
     /** @type {unknown} why the browser does not keep the run, though it was asked to */
     this.notKept = null;
-    /** The file's name of the run that the browser holds; null where it holds none. @type {string | null} */
+    /** The file's name of the run that the browser holds for this page; null where it holds none. @type {string | null} */
     this.holds = null;
+    /** Whether another page has the run that the browser holds: then those of this page are not kept. */
+    this.elsewhere = false;
+    /** Whether the run waits until nobody else needs the engine alone. */
+    this.waits = false;
     /** @type {{rows: number, began: number}} when the run last went on, and the rows that were done then */
     this.stretch = { rows: 0, began: 0 };
   }
@@ -81,17 +95,17 @@ export class Session extends EventTarget {
    * @throws {import("./errors.js").InputError} it is no table; the one before stays
    */
   async open(file, name) {
-    this.pause();
-    const before = this.status === "running" ? "paused" : this.status;
+    const signal = this.#begin();
     this.#become("reading");
-    this.#stop = new AbortController();
     try {
-      this.#take(await readFile(file, name, this.#stop.signal), file);
-      this.#become("ready");
+      this.#take(await readFile(file, name, signal), file);
     } catch (error) {
-      this.#become(before);
+      // Another file has taken its place meanwhile.
+      if (signal.aborted) return;
+      this.#settle();
       throw error;
     }
+    this.#settle();
   }
 
   /** @param {Read} read @param {Blob} file */
@@ -100,6 +114,7 @@ export class Session extends EventTarget {
     this.#file = file;
     this.results = null;
     this.#plan = null;
+    this.#saved = 0;
     this.text = guessText(read);
     const twice = new Set(read.columns.filter((one, i) => read.columns.indexOf(one) !== i));
     this.keep = read.columns.filter((one) => one !== "row" && !twice.has(one));
@@ -135,61 +150,136 @@ export class Session extends EventTarget {
   /**
    * Starts to answer all rows with the questions of the workbench.
    * @param {boolean} keep whether the browser keeps the run, so that it survives a reload
-   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, or the model fails
+   * @throws {import("../../errors.js").TypedecideError} what is asked cannot be asked, the browser keeps a run that this
+   *   page has not said it would delete, or the model fails
    */
   async start(keep) {
-    const read = /** @type {Read} */ (this.read);
+    const [read, file] = [this.read, this.#file];
+    if (!read || !file || this.#busy) return;
     const questions = Object.entries(this.#workbench.questions);
     const table = new Table(read, this.text, this.keep);
-    this.results = new Results(table, parseQuestions(new Map(questions)));
-    const file = /** @type {Blob} */ (this.#file);
+    const results = new Results(table, parseQuestions(new Map(questions)));
+    if (keep) await this.#beSureOfNone();
+    // Another file has taken the place of this one meanwhile.
+    if (this.read !== read) return;
+    this.results = results;
     const { reading } = this.#workbench;
     const about = { text: this.text, keep: this.keep, questions, reading };
-    this.#plan = { id: crypto.randomUUID(), file, name: read.name, ...about };
+    const plan = (this.#plan = { id: crypto.randomUUID(), file, name: read.name, ...about });
     this.#engine = "";
+    this.#saved = 0;
     this.notKept = null;
-    await this.forget();
-    if (keep) await this.#keep(this.#plan);
-    await this.go();
+    await this.#run(async () => {
+      await this.forget();
+      if (keep) await this.#keep(plan);
+    });
+  }
+
+  /**
+   * A run that another page began, and that is nobody's now, is not deleted before this page has told of it.
+   * @throws {KeptRunError} there is one
+   */
+  async #beSureOfNone() {
+    this.#starting = true;
+    try {
+      // What it could not take up it has said itself.
+      await this.#restored?.catch(() => null);
+      const found = this.holds === null && (await this.#taken(0));
+      if (!found) return;
+      this.#become(this.status);
+      throw new KeptRunError(S.table.keptRun(found.plan.name));
+    } finally {
+      this.#starting = false;
+    }
   }
 
   /** @param {Plan} plan */
   async #keep(plan) {
     try {
+      if (!(await this.#claim(0))) throw new KeptRunError(S.table.keptElsewhere);
       await kept.begin(plan);
       this.holds = plan.name;
+      this.#heldIsSaved = false;
     } catch (error) {
       this.notKept = error;
+      this.#release();
     }
+  }
+
+  /**
+   * The run that the browser keeps, which this page has from then on.
+   * @param {number} ms to wait for another page
+   * @returns {ReturnType<typeof kept.load>} null where there is none, or another page has it
+   */
+  async #taken(ms) {
+    if (!(await kept.exists()) || !(await this.#claim(ms))) return null;
+    try {
+      const found = await kept.load();
+      this.holds = found && found.plan.name;
+      return found;
+    } finally {
+      if (this.holds === null) this.#release();
+    }
+  }
+
+  /** @param {number} ms to wait for another page */
+  async #claim(ms) {
+    this.#letGo ??= await kept.claim(ms);
+    this.elsewhere = this.#letGo === null;
+    return !this.elsewhere;
+  }
+
+  #release() {
+    this.#letGo?.();
+    this.#letGo = null;
   }
 
   /** Goes on where the run was paused; returns when it is paused or done. */
   async go() {
-    const results = /** @type {Results} */ (this.results);
-    const plan = /** @type {Plan} */ (this.#plan);
-    const stop = (this.#stop = new AbortController());
+    if (this.status === "paused") await this.#run(async () => {});
+  }
+
+  /** @param {() => Promise<void>} prepare */
+  async #run(prepare) {
+    const signal = this.#begin();
+    this.waits = false;
+    // From the first moment, so that nothing starts it twice.
     this.#become("running");
+    const onWait = () => {
+      this.waits = true;
+      this.#become("running");
+    };
     try {
-      const engine = await this.#workbench.engine();
-      stop.signal.throwIfAborted();
-      const options = { ...READINGS[readingFor(engine.info, plan.reading)] };
-      this.#require(identityOf(engine, options));
-      this.stretch = { rows: results.answered + results.rejected, began: performance.now() };
-      await answerRows(engine, results, {
-        questions: new Map(plan.questions),
-        options,
-        signal: stop.signal,
-        onRow: (row) => this.dispatchEvent(new CustomEvent("rows", { detail: row })),
-        onBlock: (done) => this.#store({ run: plan.id, engine: this.#engine, ...done }),
-      });
+      await prepare();
+      signal.throwIfAborted();
+      await this.#workbench.alone(() => this.#answer(signal), signal, onWait);
     } catch (error) {
       if (errorCode(error) === "DEVICE_LOST") this.#workbench.discardEngine();
-      if (!stop.signal.aborted && errorCode(error) !== "ABORTED") throw error;
+      if (!signal.aborted && errorCode(error) !== "ABORTED") throw error;
     } finally {
       // A file that was opened since has taken the place of this run.
-      if (this.results === results && this.status === "running")
-        this.#become(results.open === 0 ? "done" : "paused");
+      if (signal === this.#stop.signal) this.#settle();
     }
+  }
+
+  /** @param {AbortSignal} signal */
+  async #answer(signal) {
+    this.waits = false;
+    const results = /** @type {Results} */ (this.results);
+    const plan = /** @type {Plan} */ (this.#plan);
+    const engine = await this.#workbench.engine();
+    signal.throwIfAborted();
+    const options = { ...READINGS[readingFor(engine.info, plan.reading)] };
+    const identity = identityOf(engine, options);
+    this.#require(identity);
+    this.stretch = { rows: results.answered + results.rejected, began: performance.now() };
+    await answerRows(engine, results, {
+      questions: new Map(plan.questions),
+      options,
+      signal,
+      onRow: (row) => this.dispatchEvent(new CustomEvent("rows", { detail: row })),
+      onBlock: (done) => this.#store({ run: plan.id, engine: identity, ...done }),
+    });
   }
 
   /**
@@ -198,8 +288,7 @@ export class Session extends EventTarget {
    */
   #require(identity) {
     if (this.#engine !== "" && this.#engine !== identity) {
-      const message = "The rows that are done were answered by another model, or on another device.";
-      throw new OtherModelError(message, { before: this.#engine, now: identity });
+      throw new OtherModelError(S.table.otherModel, { before: this.#engine, now: identity });
     }
     this.#engine = identity;
   }
@@ -211,62 +300,120 @@ export class Session extends EventTarget {
       await kept.add(block);
     } catch (error) {
       // The run is worth more than its copy.
-      this.notKept = error;
+      if (this.#plan?.id === block.run) this.notKept = error;
       await this.forget();
     }
   }
 
   pause() {
-    this.#stop?.abort();
+    if (this.status === "running") this.#stop.abort();
   }
 
   /** Forgets the answers, not the file. */
   async discard() {
-    this.pause();
+    this.#begin();
     this.results = null;
     this.#plan = null;
+    this.#saved = 0;
+    this.#settle();
     await this.forget();
-    this.#become(this.read ? "ready" : "empty");
+  }
+
+  /** @returns {number} answered rows of the run that no download has */
+  get unsaved() {
+    return this.results ? this.results.answered - this.#saved : 0;
+  }
+
+  /** @returns {string | null} the file's name of a run that the browser holds, with rows that no download has, beside a new table */
+  get unsavedElsewhere() {
+    return this.results || this.#heldIsSaved ? null : this.holds;
+  }
+
+  /** @returns {boolean} whether something would be lost if the page were left */
+  get leavingLoses() {
+    return this.status === "running" || (this.unsaved > 0 && this.holds === null);
+  }
+
+  /**
+   * Says that a download has the first so many answered rows, by when they were answered.
+   * @param {Results} results
+   * @param {number} answered
+   */
+  saved(results, answered) {
+    if (results !== this.results) return;
+    this.#saved = answered;
+    this.#heldIsSaved = this.holds !== null && results.open === 0 && this.unsaved === 0;
   }
 
   /** Deletes what the browser keeps of a run; what is in the page stays. */
   async forget() {
     if (!this.holds) return;
     this.holds = null;
-    await kept.forget();
+    try {
+      await kept.forget();
+    } finally {
+      this.#release();
+    }
     this.dispatchEvent(new Event("status"));
   }
 
-  /** Takes up the run that the browser kept, where there is one; looks once. */
+  /** Takes up the run that the browser kept, where there is one and no other page has it; looks once. */
   restore() {
     this.#restored ??= this.#restore();
     return this.#restored;
   }
 
   async #restore() {
-    const found = await kept.load();
-    if (!found || this.status !== "empty") return;
+    const found = await this.#taken(LEAVING_MS);
+    // A file that was opened meanwhile stays; what the browser holds can still be deleted.
+    if (!found || this.status !== "empty") return this.#become(this.status);
     const { plan, blocks } = found;
-    this.holds = plan.name;
+    const signal = this.#begin();
     this.#become("reading");
-    this.#stop = new AbortController();
     try {
-      this.#take(await readFile(plan.file, plan.name, this.#stop.signal), plan.file);
-      this.text = plan.text;
-      this.keep = plan.keep;
-      const table = new Table(/** @type {Read} */ (this.read), plan.text, plan.keep);
+      const read = await readFile(plan.file, plan.name, signal);
+      const table = new Table(read, plan.text, plan.keep);
       const results = new Results(table, parseQuestions(new Map(plan.questions)));
+      let engine = "";
       for await (const block of blocks) {
+        signal.throwIfAborted();
         restore(results, block);
-        this.#engine = block.engine;
+        engine = block.engine;
       }
+      signal.throwIfAborted();
+      this.#take(read, plan.file);
+      Object.assign(this, { text: plan.text, keep: plan.keep, results });
       this.#plan = plan;
-      this.results = results;
-      this.#become(results.status.includes(OPEN) ? "paused" : "done");
+      this.#engine = engine;
     } catch (error) {
-      this.#become("empty");
+      if (signal.aborted) return;
+      this.#settle();
       throw error;
     }
+    this.#settle();
+  }
+
+  /** @returns {boolean} whether a file is read, or rows are answered or about to be */
+  get #busy() {
+    return this.#starting || this.status === "reading" || this.status === "running";
+  }
+
+  /**
+   * What is under way gives way to what begins, and ends without a word.
+   * @returns {AbortSignal} of what begins
+   */
+  #begin() {
+    this.#stop.abort();
+    this.#stop = new AbortController();
+    return this.#stop.signal;
+  }
+
+  /** Becomes what is there when nothing is under way. */
+  #settle() {
+    const { read, results } = this;
+    if (!read) this.#become("empty");
+    else if (!results) this.#become("ready");
+    else this.#become(results.open === 0 ? "done" : "paused");
   }
 
   /** @param {Status} status */

@@ -36,24 +36,30 @@ export class Source {
       h("label", { for: "table-file", class: "button primary" }, T.choose),
     );
     this.zone.addEventListener("drop", (event) => this.#drop(event));
-    this.element = h(
-      "div",
-      { class: "source" },
-      this.zone,
+    this.hint = h("p", { class: "hint" }, T.brokenHint);
+    this.pasteSummary = h("summary", {}, T.paste);
+    this.paste = h(
+      "details",
+      { class: "paste" },
+      this.pasteSummary,
+      h("label", { for: "table-pasted", class: "field-label" }, T.pasteLabel),
+      this.pasted,
       h(
-        "details",
-        { class: "paste" },
-        h("summary", {}, T.paste),
-        h("label", { for: "table-pasted", class: "field-label" }, T.pasteLabel),
-        this.pasted,
-        h(
-          "div",
-          { class: "buttons" },
-          h("button", { type: "button", onclick: () => this.#paste() }, T.pasteUse),
-          this.problem,
-        ),
+        "div",
+        { class: "buttons" },
+        h("button", { type: "button", onclick: () => this.#paste() }, T.pasteUse),
+        this.problem,
       ),
     );
+    this.element = h("div", { class: "source" }, this.zone, this.hint, this.paste);
+  }
+
+  /** There is a table now: what follows is of more use than the room for another one. */
+  recede() {
+    this.element.classList.add("receded");
+    this.hint.hidden = true;
+    if (this.paste.contains(document.activeElement)) this.pasteSummary.focus();
+    this.paste.open = false;
   }
 
   #choose() {
@@ -89,6 +95,9 @@ export class Source {
 
 /** Says what the table is, and lets columns be chosen. */
 export class Setup {
+  /** The table whose columns are offered. @type {import("./read.js").Read | null} */
+  #offered = null;
+
   /** @param {Session} session */
   constructor(session) {
     this.session = session;
@@ -134,17 +143,26 @@ export class Setup {
     const { read, text, keep, status, results, questions, outdated } = this.session;
     if (!read) return;
     const fixed = status === "running" || results !== null;
-    const unique = read.columns.filter((one, i) => read.columns.indexOf(one) === i);
+    if (read !== this.#offered) this.#offer(read);
     this.summary.textContent = T.summary(read.name, read.rows.length, read.columns.length);
-    this.text.replaceChildren(...unique.map((name) => h("option", { selected: name === text }, name)));
-    this.text.disabled = fixed;
-    this.columns.replaceChildren(
-      ...unique.map((name) => checkbox(name, keep.includes(name), () => this.#chosen())),
-    );
-    this.keepFields.disabled = fixed;
-    this.keepSummary.textContent = T.keepSummary(keep.length, unique.length);
+    this.text.value = text;
+    this.text.disabled = this.keepFields.disabled = fixed;
+    const boxes = this.columns.querySelectorAll("input");
+    for (const box of boxes) box.checked = keep.includes(box.value);
+    this.keepSummary.textContent = T.keepSummary(keep.length, boxes.length);
     this.questions.textContent = T.asked([...(questions?.keys() ?? [])]);
     this.outdated.textContent = outdated ? T.outdated : "";
+  }
+
+  /**
+   * Columns are offered once for each table: whoever stands on one of them stays there.
+   * @param {import("./read.js").Read} read
+   */
+  #offer(read) {
+    this.#offered = read;
+    const unique = [...new Set(read.columns)];
+    this.text.replaceChildren(...unique.map((name) => h("option", { value: name }, name)));
+    this.columns.replaceChildren(...unique.map((name) => checkbox(name, () => this.#chosen())));
   }
 
   /** @param {readonly string[]} ids of the questions that a run would have */
@@ -180,13 +198,13 @@ export class Setup {
   }
 }
 
-/** @param {string} value @param {boolean} checked @param {() => void} onchange */
-function checkbox(value, checked, onchange) {
+/** @param {string} value @param {() => void} onchange */
+function checkbox(value, onchange) {
   const id = `table-keep-${++boxes}`;
   return h(
     "span",
     { class: "check" },
-    h("input", { type: "checkbox", id, value, checked, onchange }),
+    h("input", { type: "checkbox", id, value, onchange }),
     h("label", { for: id }, value),
   );
 }

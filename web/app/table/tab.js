@@ -3,10 +3,11 @@
 
 import { parseQuestions } from "../../questions.js";
 import { download } from "../clipboard.js";
-import { h, isOff, setBar, setOff } from "../dom.js";
+import { h, isOff, setBar, setChildren, setOff } from "../dom.js";
 import { describeError } from "../failure.js";
 import { READINGS } from "../readings.js";
 import { S } from "../strings.js";
+import { guardLeaving, mayLose } from "./losses.js";
 import { RowsView } from "./rows_view.js";
 import { sessionOf } from "./session.js";
 import { Setup, Source } from "./setup_view.js";
@@ -21,17 +22,35 @@ class TableTab {
   #figuresDue = 0;
   /** @type {import("./results.js").Results | null} */
   #shown = null;
+  /** @type {import("./read.js").Read | null} */
+  #read = null;
 
   /** @param {HTMLElement} panel @param {Workbench} workbench */
   constructor(panel, workbench) {
+    this.panel = panel;
     this.workbench = workbench;
     this.session = sessionOf(workbench);
     this.source = new Source((file, name) => this.#open(file, name));
     this.setup = new Setup(this.session);
     this.rows = new RowsView();
-    this.main = h("button", { type: "button", class: "primary", onclick: () => this.#main() });
+    this.main = h("button", {
+      type: "button",
+      class: "primary",
+      // The second click of a double click, or a key that is held, is no wish to pause what the first one started.
+      onclick: (event) => event.detail < 2 && this.#main(),
+      onkeydown: (event) => event.repeat && event.preventDefault(),
+    });
     this.again = h("button", { type: "button", onclick: () => this.#start() }, T.again);
     this.keep = h("input", { type: "checkbox", id: "table-keep-run", checked: true });
+    this.holds = h("span", {});
+    this.holdsLine = h(
+      "p",
+      {},
+      this.holds,
+      " ",
+      h("button", { type: "button", class: "quiet", onclick: () => this.#forget() }, T.forget),
+    );
+    this.notKept = h("p", { class: "advice" });
     this.held = h("div", { class: "held" });
     this.status = h("span", { class: "run-status" });
     this.fill = h("span", { class: "fill" });
@@ -84,12 +103,13 @@ class TableTab {
 
   start() {
     const { session, workbench } = this;
+    guardLeaving(session);
     session.addEventListener("status", () => this.#show());
     session.addEventListener("columns", () => this.#showSetup());
     session.addEventListener("rows", (event) =>
       this.#rowDone(/** @type {CustomEvent<number>} */ (event).detail),
     );
-    for (const change of ["questions", "reading", "loading"])
+    for (const change of ["questions", "reading"])
       workbench.addEventListener(change, () => this.#showSetup());
     this.#show();
     this.#attempt("file", async () => {
@@ -103,7 +123,9 @@ class TableTab {
    * @param {string} name
    */
   #open(file, name) {
-    this.#attempt("file", () => this.session.open(file, name));
+    this.#attempt("file", async () => {
+      if (await mayLose(this.session, "open")) await this.session.open(file, name);
+    });
   }
 
   /**
@@ -129,15 +151,18 @@ class TableTab {
 
   #start() {
     if (isOff(this.again)) return;
-    return this.#attempt("table", () => this.session.start(this.keep.checked));
+    return this.#attempt("table", async () => {
+      if (await mayLose(this.session, "start")) await this.session.start(this.keep.checked);
+    });
   }
 
   async #download() {
-    const { results, read, status } = this.session;
+    const { results, read } = this.session;
     if (!results || !read) return;
+    const { answered } = results;
     download(outName(read.name), await results.toCsv(), "text/csv");
-    // Whoever has the whole result needs no copy of how far it is.
-    if (status === "done") await this.session.forget();
+    // What is kept stays: nobody knows whether the browser, or its user, really took the file.
+    this.session.saved(results, answered);
   }
 
   async #downloadRejects() {
@@ -147,21 +172,23 @@ class TableTab {
   }
 
   async #discard() {
+    if (isOff(this.discard) || !(await mayLose(this.session, "discard"))) return;
     await this.session.discard();
-    this.main.focus();
   }
 
   async #forget() {
     await this.session.forget();
     this.workbench.announce(T.forgotten);
-    this.main.focus();
   }
 
   #show() {
     const { session } = this;
-    const { status, results } = session;
-    this.reading.textContent = status === "reading" ? T.reading : "";
-    this.setUp.hidden = !session.read || status === "reading";
+    const { status, read, results } = session;
+    const focused = this.panel.contains(document.activeElement) ? document.activeElement : null;
+    this.reading.textContent = status === "reading" ? T.reading : session.elsewhere ? T.elsewhere : "";
+    if (read && read !== this.#read) this.source.recede();
+    this.#read = read;
+    this.setUp.hidden = !read || status === "reading";
     this.answers.hidden = !results || status === "reading";
     this.main.textContent = { running: T.pause, paused: T.resume }[/** @type {string} */ (status)] ?? T.start;
     this.main.hidden = status === "done";
@@ -176,6 +203,13 @@ class TableTab {
     this.#showHeld();
     this.#showFigures();
     if (status === "paused" || status === "done") this.workbench.announce(this.status.textContent ?? "");
+    if (focused && isGone(focused)) this.#refocus();
+  }
+
+  /** What had the focus is gone: what comes next gets it. */
+  #refocus() {
+    const next = [this.main, this.csv, this.source.input].find((control) => !isGone(control));
+    next?.focus();
   }
 
   #showSetup() {
@@ -205,13 +239,13 @@ class TableTab {
 
   #showHeld() {
     const { holds, notKept, results } = this.session;
-    const parts = [];
-    if (holds !== null) {
-      const button = h("button", { type: "button", class: "quiet", onclick: () => this.#forget() }, T.forget);
-      parts.push(h("p", {}, results ? T.holds : T.holdsOther(holds), " ", button));
-    }
-    if (notKept) parts.push(h("p", { class: "advice" }, T.notKept, " ", describeError(notKept).message));
-    this.held.replaceChildren(...parts);
+    if (holds !== null) this.holds.textContent = results ? T.holds : T.holdsOther(holds);
+    if (notKept) this.notKept.textContent = `${T.notKept} ${describeError(notKept).message}`;
+    const parts = [holds !== null && this.holdsLine, notKept !== null && this.notKept];
+    setChildren(
+      this.held,
+      parts.filter((part) => part !== false),
+    );
   }
 
   /** @param {number} row */
@@ -236,12 +270,17 @@ class TableTab {
     if (status === "running" && rows > 0) {
       const rate = rows / ((performance.now() - stretch.began) / 1000);
       parts.push(T.rate(rate), T.left(results.open / rate));
-    } else if (status === "running") parts.push(T.waiting);
+    } else if (status === "running") parts.push(this.session.waits ? T.waitingForProof : T.waiting);
     else if (status === "paused") parts.unshift(T.paused);
     else if (status === "done") parts.unshift(T.done);
     this.status.textContent = parts.join(" · ");
     this.rejects.hidden = results.rejected === 0;
   }
+}
+
+/** Whether nobody can see an element any more. @param {Element} element */
+function isGone(element) {
+  return !element.isConnected || element.closest("[hidden]") !== null;
 }
 
 /** @param {string} name of the table */

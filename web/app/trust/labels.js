@@ -2,6 +2,7 @@
 // typedecide/labelled.py reads it, by tests/vectors/tables.json.
 
 import { isBlank } from "../../questions.js";
+import { S } from "../strings.js";
 import { InputError } from "../table/errors.js";
 
 /** @typedef {import("../../questions.js").Question} Question */
@@ -119,10 +120,7 @@ export function fromLines(results, question, text) {
 
 /** @param {number} found @param {number} wanted */
 function wrongCount(found, wanted) {
-  return new InputError(
-    `There are ${found} labels for ${wanted} rows: give one for each row, or a table with a column "row".`,
-    { found, wanted },
-  );
+  return new InputError(S.trust.wrongCount(found, wanted), { found, wanted });
 }
 
 /**
@@ -134,7 +132,7 @@ function labelColumn({ name, columns }, id) {
   const found = [id, "label", "gold"].find((column) => others.includes(column));
   if (found !== undefined) return found;
   if (others.length === 1) return others[0];
-  throw new InputError(`${name}: no column is named "${id}", "label" or "gold".`, { columns });
+  throw new InputError(S.trust.noLabels(name, id), { columns });
 }
 
 /** @param {Read} read @param {Row} row @param {string} column @returns {string | undefined} */

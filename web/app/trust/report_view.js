@@ -25,7 +25,7 @@ export class ReportView {
 
   constructor() {
     this.figures = h("dl", { class: "trust-figures" });
-    this.calibration = h("div", {});
+    this.calibration = h("div", { class: "calibration" });
     this.coverage = h("div", {});
     this.confusion = h("table", { class: "confusion" });
     const change = () => this.#setThreshold(this.threshold.valueAsNumber);

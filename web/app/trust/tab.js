@@ -2,7 +2,9 @@
 // figures.js makes of them.
 
 import { h } from "../dom.js";
+import { describeError } from "../failure.js";
 import { S } from "../strings.js";
+import { guardLeaving, mayLose } from "../table/losses.js";
 import { readFile } from "../table/reader.js";
 import { sessionOf } from "../table/session.js";
 import { accuracyInterval, figures, labelled, seeded } from "./figures.js";
@@ -21,6 +23,8 @@ const GIVEN = "given";
 const TOLD = 5;
 /** How often a run that goes on is looked at. */
 const REFRESH_MS = 2000;
+/** Figures that somebody asked for just now, so that what is wrong is said aloud. */
+const ASKED = true;
 
 class TrustTab {
   /** @type {Results | null} */
@@ -36,8 +40,8 @@ class TrustTab {
   constructor(panel, workbench) {
     this.workbench = workbench;
     this.session = sessionOf(workbench);
-    this.question = h("select", { id: "trust-question", onchange: () => this.#questionChosen() });
-    this.source = h("select", { id: "trust-source", onchange: () => this.#sourceChosen() });
+    this.question = h("select", { id: "trust-question", onchange: () => this.#questionChosen(ASKED) });
+    this.source = h("select", { id: "trust-source", onchange: () => this.#sourceChosen(ASKED) });
     this.pasted = h("textarea", { id: "trust-pasted", rows: 5, spellcheck: "false" });
     this.file = h("input", {
       type: "file",
@@ -87,6 +91,7 @@ class TrustTab {
   }
 
   start() {
+    guardLeaving(this.session);
     this.session.addEventListener("status", () => this.refresh());
     this.session.addEventListener("rows", () => this.#later());
     this.session.restore().catch((error) => this.workbench.alert("file", error));
@@ -104,8 +109,10 @@ class TrustTab {
 
   async #run() {
     this.workbench.clearAlerts();
+    const { session } = this;
     try {
-      await (this.session.results ? this.session.go() : this.session.start(false));
+      if (session.results) await session.go();
+      else if (await mayLose(session, "start")) await session.start(false);
     } catch (error) {
       this.workbench.alert("table", error);
     }
@@ -121,6 +128,9 @@ class TrustTab {
     this.missing.hidden = answered;
     this.controls.hidden = !answered;
     this.run.hidden = !read || status === "running";
+    // Figures that change every other second are not read out each time.
+    for (const place of [this.note, this.report.kept])
+      place.setAttribute("aria-live", status === "running" ? "off" : "polite");
     /** @type {HTMLElement} */ (this.missing.firstElementChild).textContent = read ? T.noAnswers : T.noTable;
     if (results !== this.#results) {
       this.#results = results;
@@ -137,9 +147,9 @@ class TrustTab {
     return column === undefined ? null : { kind: "column", column };
   }
 
-  #questionChosen() {
+  #questionChosen(asked = false) {
     const results = this.#results;
-    if (!results) return this.#compute();
+    if (!results) return this.#compute(asked);
     const { columns } = results.table.read;
     const others = columns
       .map((column, i) => ({ column, i }))
@@ -152,7 +162,7 @@ class TrustTab {
       ),
       h("option", { value: GIVEN, selected: !likely }, T.given),
     );
-    this.#sourceChosen();
+    this.#sourceChosen(asked);
   }
 
   /**
@@ -167,15 +177,15 @@ class TrustTab {
     return best && best.hits > 0 ? best : undefined;
   }
 
-  #sourceChosen() {
+  #sourceChosen(asked = false) {
     this.given.hidden = this.source.value !== GIVEN;
-    this.#compute();
+    this.#compute(asked);
   }
 
   #paste() {
     this.workbench.clearAlerts();
     this.#given = { kind: "lines", text: this.pasted.value };
-    this.#compute();
+    this.#compute(ASKED);
   }
 
   async #load() {
@@ -186,7 +196,7 @@ class TrustTab {
     try {
       const read = await readFile(file, file.name, new AbortController().signal);
       this.#given = { kind: "table", read };
-      this.#compute();
+      this.#compute(ASKED);
     } catch (error) {
       this.workbench.alert("labels", error);
     }
@@ -199,36 +209,50 @@ class TrustTab {
     return fromTable(results, question, source.read);
   }
 
-  async #compute() {
+  async #compute(asked = false) {
     const turn = ++this.#turn;
     const [results, source] = [this.#results, this.#chosen];
     const question = Number(this.question.value);
-    this.note.replaceChildren();
-    if (!results || !source || results.answered === 0) return this.report.clear();
+    if (!results || !source || results.answered === 0) return this.#clear([]);
     let labels;
     try {
       labels = this.#labels(results, question, source);
     } catch (error) {
-      this.report.clear();
-      return this.workbench.alert("labels", error);
+      // An alert of every look at a run would come again after it was dismissed.
+      if (asked) this.workbench.alert("labels", error);
+      return this.#clear([`${S.errorHeadings.labels} ${describeError(error).message}`]);
     }
     const found = labelled(results, question, labels);
-    this.#showNote(labels, found.gold.length);
-    if (found.gold.length === 0) return this.report.clear();
+    const lines = this.#noteLines(labels, found.gold.length);
+    if (found.gold.length === 0) return this.#clear(lines);
+    this.#showNote(lines);
     const { names } = results.questions[question];
     await this.report.show({ names, count: found.gold.length, ...figures(found, names.length) });
     const range = await accuracyInterval(found, seeded(0));
     if (turn === this.#turn && range) this.report.showInterval(range);
   }
 
+  /** Takes the figures away. @param {readonly string[]} lines that say why */
+  #clear(lines) {
+    this.report.clear();
+    this.#showNote(lines);
+  }
+
   /** @param {Labels} labels @param {number} used */
-  #showNote({ gold, missing, unknown }, used) {
+  #noteLines({ gold, missing, unknown }, used) {
     const lines = [T.used(used, missing, gold.size - used)];
     if (unknown.length > 0) {
       const told = unknown.slice(0, TOLD).map(({ row, label }) => T.unknownOne(row, label));
       lines.push(T.unknown(unknown.length, told.join(", ") + (unknown.length > TOLD ? " …" : "")));
     }
     if (used > 0 && used < 100) lines.push(T.few);
+    return lines;
+  }
+
+  /** Says what is new, and leaves alone what is not, as a screen reader would read it again. @param {readonly string[]} lines */
+  #showNote(lines) {
+    const shown = [...this.note.children].map((line) => line.textContent);
+    if (JSON.stringify(shown) === JSON.stringify(lines)) return;
     this.note.replaceChildren(...lines.map((line) => h("p", {}, line)));
   }
 }
