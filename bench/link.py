@@ -34,6 +34,7 @@ class Link:
         self._left: int | None = None
         self._speaking = threading.Event()
         self._speaking.set()
+        self._last_word: str | None = None
         self.port = 0
         self.received = 0
         """Bytes of all answers so far, with their headers."""
@@ -60,12 +61,15 @@ class Link:
         """Cut once so many more bytes of answers have come."""
         self._left = count
 
-    def hush(self) -> None:
-        """Take requests from now on, and hold all answers back."""
-        self._speaking.clear()
+    def hush(self, path: str | None = None) -> None:
+        """Take requests, and hold all answers back: from now on, or from the request for a path on."""
+        self._last_word = path
+        if path is None:
+            self._speaking.clear()
 
     def speak(self) -> None:
         """Let answers through again."""
+        self._last_word = None
         self._speaking.set()
 
     @property
@@ -104,7 +108,10 @@ class Link:
         try:
             while data := source.recv(_CHUNK):
                 if asking:
-                    self.paths += [path.decode() for path in _REQUEST.findall(data)]
+                    asked = [path.decode() for path in _REQUEST.findall(data)]
+                    self.paths += asked
+                    if self._last_word in asked:
+                        self._speaking.clear()
                 else:
                     self._wait(len(data))
                 target.sendall(data)

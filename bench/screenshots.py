@@ -102,7 +102,7 @@ def _table(page: Any) -> None:
 
 def _trust(page: Any) -> None:
     page.locator("#panel-trust .report").wait_for()
-    page.get_by_text("95% interval").wait_for()
+    page.locator("#panel-trust").get_by_text("95% interval").wait_for()
     page.locator("#panel-trust canvas").nth(1).wait_for()
     page.get_by_label("Errors allowed").fill("20")
     page.get_by_role("button", name="Find the threshold").click()

@@ -281,7 +281,7 @@ def test_the_hook_renders_on_a_server_and_loads_nothing_there(app: Path) -> None
 def test_an_abort_does_not_wait_for_the_model(page: Page, built: Path) -> None:
     with StaticServer(built) as server:
         held: list[Route] = []
-        page.context.route(f"**{BASE}typedecide/manifest.json", held.append)
+        page.context.route(f"**{BASE}typedecide/manifest.json", lambda route: held.append(route))
         page.goto(f"{origin(server)}{BASE}")
         first = ticket(page, "first")
         page.get_by_label("Ticket").fill("Where is my parcel?")

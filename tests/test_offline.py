@@ -99,6 +99,20 @@ def test_decides_without_a_network_after_one_visit(
         expect(page.locator("details.panel")).to_contain_text("kept in this browser")
 
 
+def test_a_browser_under_test_that_keeps_service_workers_out(browser: Browser, dist_pointer: Path) -> None:
+    """Playwright's `service_workers="block"` has `register` give nothing, which no browser does by itself."""
+    with StaticServer(dist_pointer, headers=PAGE_HEADERS) as server:
+        context = browser.new_context(service_workers="block")
+        page = context.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(error.message))
+        page.set_default_timeout(WAIT_MS)
+        page.goto(f"{server.url}?device=wasm&auto=1")
+        expect(page.locator(".run-status")).to_have_text(re.compile("^11 answered in "), timeout=WAIT_MS)
+        context.close()
+    assert problems == []
+
+
 def test_a_second_visit_asks_for_nothing_of_the_model(browser: Browser, dist_pointer: Path) -> None:
     with (
         StaticServer(dist_pointer, headers=PAGE_HEADERS) as server,

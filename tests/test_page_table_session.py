@@ -443,6 +443,7 @@ def test_every_control_by_keyboard_alone(page: Page, address: str) -> None:
     # Run, pause, go on.
     tab_to(page, "Start")
     press("Enter")
+    expect(button(page, "Pause")).to_be_focused()
     press("Enter")
     expect(status(page)).to_have_text(re.compile("^Paused · "))
     assert focused(page) == "Resume"

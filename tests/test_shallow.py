@@ -263,7 +263,7 @@ def test_engines_and_whole_prompts_agree(anchored: dict[str, Path], anchor: str,
         ):
             asked = [(text, question) for text in TEXTS for question in QUESTIONS.values()]
             for (text, question), found in zip(asked, batches.answers(asked), strict=True):
-                right = engine.decide(text, {"": question}, readout=readout).answers[""]
+                right = engine.decide(text, {"asked": question}, readout=readout).answers["asked"]
                 gap = np.subtract(found.answer.probabilities, right.answer.probabilities)
                 assert np.abs(gap).max() <= LIMIT and found.shallow == right.shallow
 

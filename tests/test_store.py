@@ -172,15 +172,19 @@ def test_a_manifest_is_never_taken_from_the_browsers_cache(playwright: Playwrigh
 
 
 def test_a_server_that_is_away_for_a_moment_is_waited_for(stage: Stage) -> None:
-    # From the first request on: that of the manifest.
+    # From the bundle's first file on: the manifest.
     with stage.served(stage.bundle) as window:
         tab, link = window.tab(), window.link
-        tab.evaluate("async () => void (await import('./index.js'))")
-        link.cut()
         mending = threading.Timer(2.0, link.mend)
-        mending.start()
+
+        def go_away(route: Route) -> None:
+            link.cut()
+            mending.start()
+            route.continue_()
+
+        tab.page.route("**/manifest.json", go_away, times=1)
         tab.load()
-        mending.join()
+        assert mending.finished.is_set()
         stage.ask(tab)
 
 

@@ -306,8 +306,8 @@ class Shared:
 
     def _one(self, state: str, question: Question) -> tuple[float, ...]:
         how = self._settings
-        done = self._engine.decide(state, {"": question}, how.orderings, readout=how.readout)
-        return _plain(done.answers[""])
+        done = self._engine.decide(state, {"asked": question}, how.orderings, readout=how.readout)
+        return _plain(done.answers["asked"])
 
 
 def sample(records: Sequence[Labelled], seed: int) -> set[int]:
@@ -447,8 +447,8 @@ class Evaluator:
 
     def _hidden(self, question: Question) -> list[float]:
         """The logits of a question whose evidence is hidden: what it, and not the text, gives away."""
-        found = self._decide(BLANK, {"": question})
-        logits: list[float] = found["answers"][""]["logits"]
+        found = self._decide(BLANK, {"asked": question})
+        logits: list[float] = found["answers"]["asked"]["logits"]
         return logits
 
     def _backwards(self, known: _Known) -> dict[str, list[float]]:

@@ -10,6 +10,9 @@ import { AbortedError, BundleError, DeviceLostError, InvalidRequestError, revive
 /** @typedef {import("./types.js").Info} Info */
 /** @typedef {import("./types.js").Progress} Progress */
 
+/** Milliseconds that a worker's script may take to come: a server may take the request for it and never answer. */
+const START_MS = 30_000;
+
 /**
  * @typedef {object} Call
  * @property {string} op
@@ -119,20 +122,32 @@ export class Channel {
 
   #start() {
     const worker = this.#make();
+    const late = setTimeout(
+      () => this.#scriptless(worker, `its script did not come within ${START_MS / 1000} seconds`),
+      START_MS,
+    );
     worker.addEventListener("message", ({ data }) => {
+      clearTimeout(late);
       if (worker !== this.#worker) return;
       if ("alive" in data) this.#watch(worker, data.alive);
       else this.#receive(data);
     });
     worker.addEventListener("error", (event) => {
+      clearTimeout(late);
       event.preventDefault();
       if (event.message) return this.#lost(worker, event.message);
-      if (worker !== this.#worker) return;
       // A script that cannot be loaded says nothing more.
-      const reason = "its script cannot be loaded; option `worker` says where it is";
-      this.#failed(new BundleError(`the worker stopped: ${reason}`, { reason }));
+      this.#scriptless(worker, "its script cannot be loaded; option `worker` says where it is");
     });
     return worker;
+  }
+
+  /**
+   * @param {Worker} worker whose script is not there
+   * @param {string} reason
+   */
+  #scriptless(worker, reason) {
+    if (worker === this.#worker) this.#failed(new BundleError(`the worker stopped: ${reason}`, { reason }));
   }
 
   /**

@@ -24,6 +24,7 @@ export async function prepare() {
   } catch {
     return false; // no secure context, or the browser keeps no site data
   }
+  if (!registration) return false; // a browser under test, whose tool keeps service workers out
   const { waiting } = registration;
   if (waiting && container.controller && (await isAlone(waiting)) && !used) {
     // Nothing is loaded before it took over: what is under way then would get no answer.

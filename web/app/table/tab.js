@@ -17,6 +17,8 @@ import { Setup, Source } from "./setup_view.js";
 const T = S.table;
 /** How often the figures of a run are brought up to date. */
 const FIGURES_MS = 250;
+/** How long the room for a file is not shown at most, while it is looked up whether a run is kept. */
+const LOOK_MS = 300;
 
 class TableTab {
   #figuresDue = 0;
@@ -112,10 +114,25 @@ class TableTab {
     for (const change of ["questions", "reading"])
       workbench.addEventListener(change, () => this.#showSetup());
     this.#show();
+    this.#look();
     this.#attempt("file", async () => {
       await session.restore();
       if (session.results) workbench.announce(T.restored);
     });
+  }
+
+  /** A kept run that comes back moves nothing: the room for a file is shown once it is known whether there is one. */
+  #look() {
+    const { classList } = this.source.element;
+    classList.add("unseen");
+    const known = () => {
+      classList.remove("unseen");
+      clearTimeout(timer);
+      if (this.session.status === "reading") this.source.recede();
+    };
+    const timer = setTimeout(() => classList.remove("unseen"), LOOK_MS);
+    this.session.addEventListener("status", known, { once: true });
+    this.session.restore().then(known, known);
   }
 
   /**
