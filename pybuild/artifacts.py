@@ -16,11 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from pybuild import drift, golden, quantize
+from pybuild import drift, golden, moments, quantize
 from pybuild.graph import (
     POINTER,
     Decoder,
@@ -40,7 +40,9 @@ from pybuild.profiles import (
     profile_of,
 )
 from pybuild.progress import Steps
+from pybuild.rotate import Rotated, can_rotate
 from pybuild.sources import Source
+from pybuild.weights import Weights
 from typedecide.model import NativeModel, Shape
 from typedecide.native import TextTokenizer
 from typedecide.prompt import Prompt, PromptSpec
@@ -59,6 +61,9 @@ GRAPHS: tuple[Variant, ...] = ("gqa", "explicit", "batched")
 """Graphs of each format. All read the same weights; `web/runtime.js` says which candidate runs which, and Python runs
 `batched` to evaluate."""
 
+ROUNDED_GRAPHS: tuple[Variant, ...] = ("explicit", "batched")
+"""Those of a format whose inputs are rounded: sums over keys are exact in attention of our own only."""
+
 PROMPT = {
     "tail": "\nCriterion: {criterion}\nOptions:\n{options}Answer:",
     "option": "{label}. {option}\n",
@@ -75,7 +80,9 @@ _CODE = (
         "graph.py",
         "labels.py",
         "layout.py",
+        "moments.py",
         "quantize.py",
+        "rotate.py",
         "sources.py",
         "stock.py",
         "tokenizer.py",
@@ -84,6 +91,7 @@ _CODE = (
     *("../typedecide/model.py", "../typedecide/packing.py", "../typedecide/prompt.py"),
     *("../typedecide/pointer.py", "../typedecide/questions.py", "../typedecide/readout.py"),
     *("../typedecide/readouts.py", "../typedecide/shallow.py", "../typedecide/stock.py"),
+    *sorted(f"corpus/{path.name}" for path in moments.CORPUS.glob("*.jsonl")),
 )
 """Files that decide what a built model is."""
 
@@ -259,13 +267,17 @@ class ModelBuild(Build):
 
     def _build(self, name: str, folder: Path) -> dict[str, Any]:
         names = [n for group in weight_names(self.decoder) for n in group]
+        rounded = quantize.FORMATS[name].is_rounded
+        weights = self.rotated if rounded else self.source.weights
+        seen = self._moments(name) if rounded else None
         with self.steps.step(f"{name}: weights", len(names)) as advance:
             layout = quantize.store(
-                self.decoder, self.source.weights, name, folder, self.shape.context, lambda _: advance()
+                self.decoder, weights, name, folder, self.shape.context, lambda _: advance(), seen
             )
         graphs = {}
-        with self.steps.step(f"{name}: graphs", len(GRAPHS)) as advance:
-            for variant in GRAPHS:
+        variants = ROUNDED_GRAPHS if rounded else GRAPHS
+        with self.steps.step(f"{name}: graphs", len(variants)) as advance:
+            for variant in variants:
                 graphs[variant] = f"{variant}-{name}.onnx"
                 (folder / graphs[variant]).write_bytes(
                     build(self.decoder, layout, variant, self.shape.shallow)
@@ -275,7 +287,21 @@ class ModelBuild(Build):
         with NativeModel((folder / graphs["explicit"]).read_bytes(), data, self.shape) as model:
             measured = self._measured(name, model)
         shards = [self._shards(folder, file, size) for file, size in layout.files()]
-        return {"graphs": graphs, "data": shards, **measured}
+        limits = {"tolerance": golden.ROUNDED_TOLERANCE, "devices": ["wasm"]} if rounded else {}
+        return {"graphs": graphs, "data": shards, **limits, **measured}
+
+    @property
+    def rotated(self) -> Weights:
+        """The weights as formats whose inputs are rounded take them."""
+        weights = self.source.weights
+        return Rotated(self.decoder, weights) if can_rotate(self.decoder) else weights
+
+    def _moments(self, name: str) -> moments.Moments:
+        """What the matrices of the rotated model get."""
+        runs = list(moments.prompts(self.prompt, self.readout, self.tokenizer))
+        store = partial(quantize.store, self.decoder, self.rotated, "fp32", context=self.shape.context)
+        with self.steps.step(f"{name}: inputs of matrices", len(runs)) as advance:
+            return moments.measure(self.decoder, store, self.shape, runs, advance)
 
 
 def _pointer_width(source: Source, decoder: Decoder) -> int | None:

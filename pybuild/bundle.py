@@ -385,7 +385,7 @@ def _copy_format(folder: Path, built: Built) -> dict[str, Any]:
         or sum((built.folder / one).stat().st_size for one in facts["graphs"].values()),
         "drift": facts["drift"],
         "golden": facts["golden"],
-        **({"tolerance": facts["tolerance"]} if "tolerance" in facts else {}),
+        **{key: facts[key] for key in ("tolerance", "devices") if key in facts},
     }
 
 

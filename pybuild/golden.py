@@ -19,6 +19,10 @@ from typedecide.prompt import Tokenizer
 TOLERANCE = 5e-3
 """Largest allowed difference of a logit. Right kernels differ by about 1e-4, wrong ones by more than 0.1."""
 
+ROUNDED_TOLERANCE = 0.5
+"""The same, where activations are rounded: there the last bit, in which right kernels differ, can turn a level, and
+what comes of that is as large as the drift of the format."""
+
 LABELS = 8
 """Label logits that each case reads."""
 

@@ -26,6 +26,10 @@ up. The `batched` variant sends all tokens up, and takes up_mask [B, 1, S, S] fo
 Sliding windows are the graph's own: a layer that has one hides what lies further back by position, whatever the mask
 shows, so that neither prefixes nor packed runs need to know of them. Keys of the past have the positions 0 to P - 1.
 
+Where inputs of matrices are rounded, a difference in the last bit can turn a level, and behind some layers it has grown
+to that of the rounding itself. A token's result must not depend on what else is in the run, and so sums over keys, the
+only ones whose order does, are exact there (`whole_sums`).
+
 The head is the label rows of the (tied or own) output embedding only: logits of the whole vocabulary exist for the F
 rows that need a log-probability, and for no others. In the last layer all tokens leave keys and values, and only the
 rows that are read go further; in layer k - 1 of a shallow graph, those that are sent up.
@@ -53,6 +57,15 @@ Variant = Literal["gqa", "explicit", "batched"]
 
 HIDDEN = -1e4
 """Additive mask value of a key that must not be seen."""
+
+WEIGHT_STEPS = 65536
+"""Steps of an attention weight, where sums over keys are exact: with 8 bits of a value, products are below 2 ** 24."""
+
+SMALLEST = 1e-30
+"""Largest value of a row of zeros, which is to be divided by."""
+
+VALUE_STEPS = 127 * 256
+"""Steps of the largest value, where sums over keys are exact."""
 
 
 class UnsupportedModelError(TypedecideError):
@@ -267,11 +280,26 @@ def weight_names(decoder: Decoder) -> tuple[list[str], list[str], list[str]]:
 LOCAL_ROPE = "rope.local"
 """Name of the rotary tables of layers with a sliding window."""
 
+TURN = "model.turn.weight"
+"""What final states are multiplied by before a tied table, [hidden, hidden], where the weights say so (rotate.py)."""
+
+VALUE_STEP = "value_step"
+"""Name, behind that of an attention, of the step that its values are rounded to, where sums over keys are exact."""
+
 POINTER = "pointer.weight"
 """The weights of a trained pointer readout, [pointer_width, hidden], where a model has them."""
 
 
-def build(decoder: Decoder, layout: Layout, variant: Variant, shallow: int | None = None) -> bytes:
+INPUTS = "inputs."
+"""What begins the name of an output that holds the inputs of a matrix, before the matrix's own name."""
+
+SHARED_INPUTS = {"q_proj": "k_proj", "v_proj": "k_proj", "up_proj": "gate_proj"}
+"""Matrices that get what another gets, which stands for them."""
+
+
+def build(
+    decoder: Decoder, layout: Layout, variant: Variant, shallow: int | None = None, inputs: bool = False
+) -> bytes:
     """The serialised ONNX model; weights stay in the layout's external data files.
 
     Args:
@@ -280,13 +308,18 @@ def build(decoder: Decoder, layout: Layout, variant: Variant, shallow: int | Non
         variant: `gqa` (GroupQueryAttention, RotaryEmbedding outside), `explicit` (MatMul and Softmax), or `batched`
             (as explicit, for whole prompts in batches).
         shallow: k, the layers that all tokens go through; None, or as many as there are: the plain graph.
+        inputs: give out what the matrices of the layers get too, `inputs.{name}` [1, S, in], of all tokens in all
+            layers, whichever rows are read.
 
     Raises:
         UnsupportedModelError: `shallow` is not from 1 to the number of layers.
+        ValueError: the layout asks for exact sums over keys, which the kernel of `gqa` does not have.
     """
+    if variant == "gqa" and any(matrix.input_bits < 32 for matrix in layout.matrices.values()):
+        raise ValueError("inputs are rounded in this layout: sums over keys must be exact, which gqa's are not")
     cut = shallow_layers(decoder, shallow) or decoder.layers
     graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
-    _Forward(decoder, layout, variant, cut, GraphBuilder(graph)).run()
+    _Forward(decoder, layout, variant, cut, GraphBuilder(graph), inputs).run()
     for node in graph:
         node.metadata_props.clear()
         node.meta.clear()
@@ -314,9 +347,16 @@ class _Forward:
     """One trace of the forward pass into a graph."""
 
     def __init__(
-        self, decoder: Decoder, layout: Layout, variant: Variant, cut: int, builder: GraphBuilder
+        self,
+        decoder: Decoder,
+        layout: Layout,
+        variant: Variant,
+        cut: int,
+        builder: GraphBuilder,
+        inputs: bool,
     ) -> None:
         self.d, self.layout, self.variant, self.cut = decoder, layout, variant, cut
+        self.inputs: list[tuple[str, ir.Value]] | None = [] if inputs else None
         self.builder = builder
         self.op, self.ms = builder.op, builder.opset("com.microsoft", 1)
         # A batch's size in a Reshape: 0 keeps the one that is there.
@@ -324,6 +364,7 @@ class _Forward:
         self.local = False
         self._loaded: dict[str, ir.Value] = {}
         self._sums: dict[str, ir.Value] = {}
+        self._levels: dict[tuple[str, int], list[Pair]] = {}
 
     def run(self) -> None:
         """Inputs, all layers, label head, outputs."""
@@ -354,6 +395,8 @@ class _Forward:
             at, last = f"model.layers.{i}", i + 1 == d.layers
             self.local = i in d.local_layers
             further = rows if last else up_rows if i + 1 == self.cut else None
+            if self.inputs is not None:
+                further = None
             # A row of a batch sees the tokens of its own prompt only, so that rows are taken out after attention there.
             early = None if batched else further
             attended, kv = self.attention(normed, f"{at}.self_attn", old, early)
@@ -373,13 +416,15 @@ class _Forward:
             hidden, normed = self.add_norm(hidden, fed, f"{following}.weight")
             present.append(kv)
         states = op.Reshape(normed, [-1, d.hidden])
+        read = op.MatMul(states, self.tensor(TURN)) if TURN in self.layout else states
 
-        outputs = [
-            ("label_logits", self.label_head(states, label_ids), ["R", "M"]),
-            ("normalizers", self.normalizers(op.Gather(states, vocabulary_rows, axis=0)), ["F"]),
+        outputs: list[tuple[str, ir.Value, list[int | str | None]]] = [
+            ("label_logits", self.label_head(read, label_ids), ["R", "M"]),
+            ("normalizers", self.normalizers(op.Gather(read, vocabulary_rows, axis=0)), ["F"]),
         ]
         if POINTER in self.layout:
             outputs.append(("projections", self.matmul(states, POINTER), ["R", "W"]))
+        outputs += [(f"{INPUTS}{name}", x, [1, "S", "K"]) for name, x in self.inputs or []]
         for name, output, shape in outputs:
             output.dtype, output.shape = f32, ir.Shape(shape)
             self.builder.add_output(output, name)
@@ -503,10 +548,34 @@ class _Forward:
         )
         stacked = op.Reshape(split, [self.batch, d.kv_heads, -1, d.head_dim])
         scores = op.Add(op.MatMul(stacked, op.Transpose(keys, perm=[0, 1, 3, 2])), mask)
-        mixed = op.MatMul(op.Softmax(scores, axis=-1), values)
+        if f"{at}.{VALUE_STEP}" in self.layout:
+            mixed = self.whole_sums(scores, values, self.tensor(f"{at}.{VALUE_STEP}"))
+        else:
+            mixed = op.MatMul(op.Softmax(scores, axis=-1), values)
         unstacked = op.Reshape(mixed, [self.batch, d.kv_heads, group, -1, d.head_dim])
         ordered = op.Transpose(unstacked, perm=[0, 3, 1, 2, 4])
         return op.Reshape(ordered, [self.batch, -1, d.heads * d.head_dim]), (keys, values)
+
+    def whole_sums(self, scores: ir.Value, values: ir.Value, step: ir.Value) -> ir.Value:
+        """softmax(scores) values, the same to the last bit in whichever order the keys stand.
+
+        Weights are rounded to whole steps, and values too, in halves of 8 bits each, so that all sums of their products
+        are whole numbers that float32 holds. What the weights are divided by is summed in float64.
+        """
+        op = self.op
+        raised = op.Exp(op.Sub(scores, op.ReduceMax(scores, [-1], keepdims=1)))
+        total = op.ReduceSum(op.Cast(raised, to=ir.DataType.DOUBLE), [-1], keepdims=1)
+        share = op.Div(float(WEIGHT_STEPS), op.Cast(total, to=ir.DataType.FLOAT))
+        high, low = self.halves(op.Round(op.Div(values, step)))
+        sums = op.MatMul(op.Round(op.Mul(raised, share)), op.Concat(high, low, axis=-1))
+        high, low = op.Split(sums, num_outputs=2, axis=-1, _outputs=2)
+        return op.Mul(op.Add(op.Mul(high, 256.0), low), op.Div(step, float(WEIGHT_STEPS)))
+
+    def halves(self, levels: ir.Value) -> Pair:
+        """Whole numbers of 16 bits as (high, low) with levels = 256 high + low, low from -128 to 127."""
+        op = self.op
+        high = op.Floor(op.Add(op.Mul(levels, 1 / 256), 0.5))
+        return high, op.Sub(levels, op.Mul(high, 256.0))
 
     def stack(self, mask: ir.Value) -> ir.Value:
         """A mask for the query rows of the heads that share a key head, which are stacked head by head."""
@@ -567,6 +636,8 @@ class _Forward:
 
     def project(self, x: ir.Value, at: str) -> ir.Value:
         """x W^T (+ bias) in the layout's weight format."""
+        if self.inputs is not None and at.rpartition(".")[2] not in SHARED_INPUTS:
+            self.inputs.append((f"{at}.weight", x))
         y = self.matmul(x, f"{at}.weight")
         bias = f"{at}.bias"
         return self.op.Add(y, self.tensor(bias)) if bias in self.layout else y
@@ -575,6 +646,8 @@ class _Forward:
         op, matrix = self.op, self.layout.matrices[name]
         if matrix.bits == 32:
             return op.MatMul(x, self.tensor(name))
+        if matrix.input_bits < 32:
+            return self.multiply_integers(x, name, matrix)
         product = self.multiply_nbits(x, name, matrix)
         if matrix.bits == 8:
             return product
@@ -590,6 +663,35 @@ class _Forward:
             bits=matrix.bits,
             block_size=matrix.block,
         )
+
+    def multiply_integers(self, x: ir.Value, name: str, matrix: Matrix) -> ir.Value:
+        """x, each row rounded to whole steps of its own, times a matrix of levels, in exact integer sums."""
+        op, zero = self.op, self.op.Constant(value=ir.tensor(np.array(128, np.uint8)))
+        parts = []
+        for levels, step in self.levels(x, matrix.input_bits):
+            product = op.MatMulInteger(levels, self.tensor(f"{name}.q"), zero, zero)
+            parts.append(op.Mul(op.Cast(product, to=ir.DataType.FLOAT), step))
+        whole = parts[0] if len(parts) == 1 else op.Add(*parts)
+        return op.Mul(whole, self.tensor(f"{name}.scale"))
+
+    def levels(self, x: ir.Value, bits: int) -> list[Pair]:
+        """x as (uint8 levels with zero point 128, their step [1, S, 1]), one pair for each 8 bits, which add up to x.
+
+        One set of nodes for all users of x.
+        """
+        key, op = (x.name or "", bits), self.op
+        if key not in self._levels:
+            largest = op.Max(op.ReduceMax(op.Abs(x), [-1], keepdims=1), SMALLEST)
+            step = op.Div(largest, 127.0 if bits == 8 else 127.0 * 256)
+            rounded = op.Round(op.Div(x, step))
+            pairs = [(rounded, step)]
+            if bits == 16:
+                high, low = self.halves(rounded)
+                pairs = [(high, op.Mul(step, 256.0)), (low, step)]
+            self._levels[key] = [
+                (op.Cast(op.Add(whole, 128.0), to=ir.DataType.UINT8), its) for whole, its in pairs
+            ]
+        return self._levels[key]
 
     def block_sums(self, x: ir.Value, matrix: Matrix) -> ir.Value:
         """Sums of x over the blocks of its last axis, [1, S, in / block]; one node for all users of x."""

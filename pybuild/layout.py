@@ -25,12 +25,16 @@ _DTYPES = {"float32": ir.DataType.FLOAT, "uint8": ir.DataType.UINT8}
 
 @dataclass(frozen=True)
 class Matrix:
-    """How a weight matrix [outputs, inputs] is stored: bits a weight, block length along the inputs."""
+    """How a weight matrix [outputs, inputs] is stored: bits a weight, block length along the inputs (0: no blocks).
+
+    `input_bits` is what each row of its inputs is rounded to, 8 or 16; 32: not at all.
+    """
 
     outputs: int
     inputs: int
     bits: int
     block: int
+    input_bits: int = 32
 
     @property
     def padded_inputs(self) -> int:

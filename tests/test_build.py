@@ -103,7 +103,7 @@ def test_a_small_vocabulary_gives_fewer_labels() -> None:
 
 
 def test_unknown_format_is_an_error_that_lists_them(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"int3.*known: fp32, int8, int4"):
+    with pytest.raises(UnsupportedError, match=r"int3.*known: fp32, int8, int4, int8-fast"):
         build(tmp_path / "out", formats=("int3",))
 
 

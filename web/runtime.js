@@ -322,6 +322,9 @@ function describe({ info }) {
  * @param {Format} format
  */
 function unavailable(candidate, adapter, options, format) {
+  if (format.devices && !format.devices.includes(candidate.device)) {
+    return `the format ${options.format} is for ${format.devices.join(", ")}`;
+  }
   if (!graphOf(candidate, format)) return `this bundle has no ${candidate.graph} graph`;
   if (candidate.device === "wasm") return null;
   if (!globalThis.navigator?.gpu) return "this browser has no WebGPU";

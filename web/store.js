@@ -34,6 +34,7 @@ const PARALLEL = 4;
  * @property {number} bytes
  * @property {Golden[]} golden
  * @property {number} [tolerance] of the self-test; default: the manifest's
+ * @property {("webgpu" | "wasm")[]} [devices] those it is for; default: all
  */
 /**
  * @typedef {object} Limits

@@ -93,8 +93,9 @@ class Proof {
   #show(plan, found) {
     const { info } = this.workbench;
     const { selftest, formats, default_format: usual } = this.manifest;
-    const checks = checksOf(info, selftest.tolerance, plan.readout, found);
-    const bytes = { weights: formats[info?.format ?? usual].bytes, token: info?.tokenBytes ?? null };
+    const format = formats[info?.format ?? usual];
+    const checks = checksOf(info, format.tolerance ?? selftest.tolerance, plan.readout, found);
+    const bytes = { weights: format.bytes, token: info?.tokenBytes ?? null };
     this.view.show(plan, found, checks, bytes);
   }
 
@@ -234,7 +235,7 @@ class Proof {
       text: { characters: plan.text.length, tokens: found.prefill?.tokens ?? null },
       questions: plan.own.map(({ id }) => id),
       invalid: plan.invalid,
-      checks: checksOf(info, selftest.tolerance, plan.readout, found),
+      checks: checksOf(info, known[info.format].tolerance ?? selftest.tolerance, plan.readout, found),
       ...found,
       drift: known[info.format].drift,
       against_fp32: formats,

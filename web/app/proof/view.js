@@ -22,7 +22,7 @@ import { EFFORTS, WAYS, flipWays } from "./measure.js";
  * @property {{tolerance: number}} selftest
  * @property {string} readout
  * @property {string} default_format
- * @property {Record<string, {bytes: number, drift: Drift}>} formats
+ * @property {Record<string, {bytes: number, drift: Drift, tolerance?: number}>} formats
  * @property {Gate} [shallow_gate]
  */
 /** @typedef {{prompts: number, max: number, mean: number, flips: number, large: boolean}} Drift */
