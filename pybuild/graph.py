@@ -316,7 +316,9 @@ def build(
         ValueError: the layout asks for exact sums over keys, which the kernel of `gqa` does not have.
     """
     if variant == "gqa" and any(matrix.input_bits < 32 for matrix in layout.matrices.values()):
-        raise ValueError("inputs are rounded in this layout: sums over keys must be exact, which gqa's are not")
+        raise ValueError(
+            "inputs are rounded in this layout: sums over keys must be exact, which gqa's are not"
+        )
     cut = shallow_layers(decoder, shallow) or decoder.layers
     graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, "com.microsoft": 1}, name="decoder")
     _Forward(decoder, layout, variant, cut, GraphBuilder(graph), inputs).run()

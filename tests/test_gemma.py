@@ -101,7 +101,12 @@ def furthest(one: list[Array], other: list[Array]) -> float:
 
 @pytest.mark.parametrize(
     ("format_name", "variant"),
-    [(name, one) for name in FORMATS for one in VARIANTS if one == "explicit" or not FORMATS[name].is_rounded],
+    [
+        (name, one)
+        for name in FORMATS
+        for one in VARIANTS
+        if one == "explicit" or not FORMATS[name].is_rounded
+    ],
 )
 def test_windows_hold_behind_prefixes_and_in_packed_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant, format_name: str

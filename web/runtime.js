@@ -318,7 +318,7 @@ function describe({ info }) {
  * Why a candidate cannot even be tried, or null.
  * @param {Candidate} candidate
  * @param {GPUAdapter | null} adapter
- * @param {Pick<Options, "device" | "candidates">} options
+ * @param {Pick<Options, "device" | "format" | "candidates">} options
  * @param {Format} format
  */
 function unavailable(candidate, adapter, options, format) {
