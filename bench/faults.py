@@ -123,6 +123,8 @@ _END_IN_RUN = """(left) => {
   };
 }"""
 
+_PREFILL = "async (text) => void (await globalThis.engine.prefill(text))"
+
 _LOADED = "() => globalThis.engine.info.loadMs"
 
 _FORGET = """async (name) => {
@@ -671,6 +673,15 @@ def idle_worker_ends(stage: Stage) -> Outcome:
         return Outcome("the next call starts another worker, which reads the text again", clock.ms)
 
 
+def _begin(tab: Tab) -> None:
+    """Start `scoreAll`, and wait for its first answer."""
+    tab.evaluate(_BEGIN, {"questions": list(QUESTIONS.values()), "options": SLOWLY})
+
+
+def _expect_more(tab: Tab) -> None:
+    expect(tab.evaluate("() => globalThis.told.length") < len(QUESTIONS), "the fault came too late")
+
+
 def _broken_run(
     stage: Stage, tab: Tab, fault: Callable[[], object] | None = None, in_run: str | None = None
 ) -> Outcome:
@@ -678,14 +689,14 @@ def _broken_run(
 
     The fault comes from outside after the first answer, or it is a function for the worker that breaks its second run.
     """
-    tab.evaluate("async (text) => void (await globalThis.engine.prefill(text))", STATE)
+    tab.evaluate(_PREFILL, STATE)
     before = tab.evaluate(_LOADED)
     if in_run:
         tab.in_worker(in_run, 2)
     clock = Clock()
-    tab.evaluate(_BEGIN, {"questions": list(QUESTIONS.values()), "options": SLOWLY})
+    _begin(tab)
     if fault:
-        expect(tab.evaluate("() => globalThis.told.length") < len(QUESTIONS), "the fault came too late")
+        _expect_more(tab)
         clock = Clock()
         fault()
     done = tab.evaluate(_END)
@@ -709,7 +720,7 @@ def context_overflow(stage: Stage) -> Outcome:
     with stage.served(stage.bundle) as window:
         tab = window.tab()
         tab.load()
-        tab.evaluate("(text) => globalThis.engine.prefill(text)", STATE)
+        tab.evaluate(_PREFILL, STATE)
         clock = Clock()
         error = refused(lambda: tab.decide("word " * 9000, QUESTIONS), "TOO_LONG")
         expect(error.data["tokens"] > error.data["limit"] > 0, "wrong lengths", **error.data)
@@ -725,7 +736,7 @@ def malformed_requests(stage: Stage) -> Outcome:
     with stage.served(stage.bundle) as window:
         tab = window.tab()
         tab.load()
-        tab.evaluate("(text) => globalThis.engine.prefill(text)", STATE)
+        tab.evaluate(_PREFILL, STATE)
         clock = Clock()
         for kind in ("choice", "noul", "score"):
             questions = malformed(kind, MALFORMED)
@@ -741,7 +752,7 @@ def not_a_number(stage: Stage) -> Outcome:
     with stage.served(stage.bundle) as window:
         tab = window.tab(stage.around_runs())
         tab.load()
-        tab.evaluate("(text) => globalThis.engine.prefill(text)", OTHER_STATE)
+        tab.evaluate(_PREFILL, OTHER_STATE)
         # Of a text that is new, the first run is the prefill: its cache is spoilt.
         tab.in_worker(_POISON)
         refused(lambda: tab.decide(STATE, QUESTIONS), "INTEGRITY")
@@ -777,7 +788,9 @@ def release_during_run(stage: Stage) -> Outcome:
     with stage.served(stage.bundle) as window:
         tab = window.tab()
         tab.load()
-        tab.evaluate(_BEGIN, {"questions": list(QUESTIONS.values()), "options": SLOWLY, "half": STATE})
+        tab.evaluate(_PREFILL, STATE)
+        _begin(tab)
+        _expect_more(tab)
         clock = Clock()
         tab.evaluate("async () => void (globalThis.released = globalThis.engine.release())")
         stage.check(tab.evaluate(_END)["answers"], slowly=True)
