@@ -330,11 +330,9 @@ class NativeEngine:
 
     def _check_labels(self, question: Question, how: Asking, loc: list[str | int]) -> None:
         """InvalidQuestionError where a question, at `loc`, has more options than this bundle can list."""
-        count, most = len(question.names), len(self.bundle.labels)
-        if how.readout == "labels" and count > most:
-            raise InvalidQuestionError(
-                f"This bundle has labels for {most} options.", value=count, loc=[*loc, "criteria"]
-            )
+        if how.readout == "labels":
+            with _located(lambda error: error.moved([*loc, "criteria"])):
+                self.prompt.label_ids(question.criterion())
 
     def _score(self, asked: Sequence[_Open], how: Asking, on_answer: OnAnswer | None) -> ScoredAll:
         """Answer what was planned."""

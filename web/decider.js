@@ -313,11 +313,12 @@ export class Decider {
    * @param {(string | number)[]} loc of the question
    * @throws {InvalidQuestionError} it has more options than this bundle can list
    */
-  #checkLabels({ names }, { readout }, loc) {
-    const most = this.prompt.spec.labels.length;
-    if (readout !== "labels" || names.length <= most) return;
-    const data = { value: names.length, loc: [...loc, "criteria"] };
-    throw new InvalidQuestionError(`This bundle has labels for ${most} options.`, data);
+  #checkLabels({ criterion }, { readout }, loc) {
+    if (readout !== "labels") return;
+    located(
+      () => this.prompt.labelIds(criterion),
+      (_, message) => [[...loc, "criteria"], message],
+    );
   }
 
   /**
