@@ -60,6 +60,10 @@ class Traffic:
             url.removeprefix(server.url).partition("?")[0] for url in self.urls if url.startswith(server.url)
         )
 
+    def foreign(self, server: StaticServer) -> list[str]:
+        """What was asked of anything but a server and the page itself."""
+        return [url for url in self.urls if not url.startswith((server.url, "blob:"))]
+
 
 def outcome(page: Page, address: str, options: dict[str, Any]) -> dict[str, Any]:
     """What the plain page at `address` says after it loaded an engine with `options`."""

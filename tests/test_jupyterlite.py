@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests import jupyterlite_site
+from tests.sites import Traffic
 from typedecide.native import NativeEngine
 from typedecide.questions import Choice, Noul
 from typedecide.static_server import StaticServer
@@ -26,8 +27,7 @@ def test_the_example_notebook_runs(browser: Browser, dist_pointer: Path, tmp_pat
     # and then the notebook hangs.
     with StaticServer(site, isolated=False) as server:
         context = browser.new_context()
-        asked: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
+        traffic = Traffic(context)
         page = context.new_page()
         page.set_default_timeout(WAIT_MS)
         page.goto(f"{server.url}notebooks/index.html?path={NOTEBOOK.name}")
@@ -56,4 +56,4 @@ def test_the_example_notebook_runs(browser: Browser, dist_pointer: Path, tmp_pat
     assert [line.split(" ")[:2] for line in printed.splitlines()] == [
         [id, one.answer.choice] for id, one in answers.items()
     ]
-    assert [url for url in asked if not url.startswith((server.url, "blob:", "data:"))] == []
+    assert traffic.foreign(server) == []

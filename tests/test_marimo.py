@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests import marimo_site
+from tests.sites import Traffic
 from tests.test_jupyterlite import WAIT_MS
 from typedecide.native import NativeEngine
 from typedecide.questions import Choice, Noul
@@ -121,12 +122,11 @@ def test_the_notebook_runs_as_webassembly(
     site = marimo_site.build(tmp_path, dist_pointer, NOTEBOOK)
     with StaticServer(site, isolated=False) as server:
         context = browser.new_context()
-        asked: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
+        traffic = Traffic(context)
         page = context.new_page()
         page.goto(server.url)
         expect(page.get_by_text("'tiny-pointer-model'")).to_be_visible(timeout=WAIT_MS)
         check(page, expected)
         context.close()
-    assert [url for url in asked if not url.startswith((server.url, "blob:", "data:"))] == []
-    assert any(url.endswith("/dist/worker.js") for url in asked)
+    assert traffic.foreign(server) == []
+    assert any(url.endswith("/dist/worker.js") for url in traffic.urls)

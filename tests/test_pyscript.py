@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from pybuild import npm
+from tests.sites import Traffic
 from tests.test_jupyterlite import WAIT_MS
 from typedecide.native import NativeEngine
 from typedecide.questions import Choice, Noul
@@ -40,9 +41,8 @@ def site(dist_pointer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_example_page_answers(browser: Browser, site: Path, dist_pointer: Path, isolated: bool) -> None:
     with StaticServer(site, isolated=isolated) as server:
         context = browser.new_context()
-        asked: list[str] = []
+        traffic = Traffic(context)
         complaints: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
         context.on("weberror", lambda error: complaints.append(str(error.error)))
         page = context.new_page()
         page.goto(server.url)
@@ -65,5 +65,5 @@ def test_the_example_page_answers(browser: Browser, site: Path, dist_pointer: Pa
         assert (id, choice) == (expected, one.answer.choice)
         assert float(probability) == pytest.approx(max(one.answer.probabilities), abs=2e-4)
     assert complaints == []
-    assert [url for url in asked if not url.startswith((server.url, "blob:", "data:"))] == []
-    assert any(url.endswith("/bundle/pyodide/pyodide.asm.wasm") for url in asked)
+    assert traffic.foreign(server) == []
+    assert any(url.endswith("/bundle/pyodide/pyodide.asm.wasm") for url in traffic.urls)

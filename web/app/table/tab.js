@@ -114,14 +114,17 @@ class TableTab {
     for (const change of ["questions", "reading"])
       workbench.addEventListener(change, () => this.#showSetup());
     this.#show();
-    this.#look();
+    const known = this.#look();
     this.#attempt("file", async () => {
-      await session.restore();
+      await session.restore().finally(known);
       if (session.results) workbench.announce(T.restored);
     });
   }
 
-  /** A kept run that comes back moves nothing: the room for a file is shown once it is known whether there is one. */
+  /**
+   * A kept run that comes back moves nothing: the room for a file is shown once it is known whether there is one.
+   * @returns {() => void} to be called at the latest when it is back
+   */
   #look() {
     const { classList } = this.source.element;
     classList.add("unseen");
@@ -132,7 +135,7 @@ class TableTab {
     };
     const timer = setTimeout(() => classList.remove("unseen"), LOOK_MS);
     this.session.addEventListener("status", known, { once: true });
-    this.session.restore().then(known, known);
+    return known;
   }
 
   /**
