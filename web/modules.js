@@ -1,5 +1,6 @@
 // Loads code of a bundle by its address. Knows no bundle.
 
+import { unlessAborted } from "./abort.js";
 import { get } from "./download.js";
 import { AbortedError, BundleError } from "./errors.js";
 
@@ -39,22 +40,13 @@ export async function importModule(url, signal) {
  */
 async function imported(url, signal) {
   const address = String(url);
-  /** @type {() => void} */
-  let done = () => {};
-  const ended = new Promise((_, reject) => {
-    const stop = () => reject(new AbortedError(`loading ${url} was aborted`, { url: address }));
-    const late = `the module ${url} did not come within ${LIMIT_MS / 1000} seconds`;
-    const timer = setTimeout(() => reject(new BundleError(late, { url: address })), LIMIT_MS);
-    signal?.addEventListener("abort", stop, { once: true });
-    if (signal?.aborted) stop();
-    done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", stop);
-    };
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    const message = `the module ${url} did not come within ${LIMIT_MS / 1000} seconds`;
+    timer = setTimeout(() => reject(new BundleError(message, { url: address })), LIMIT_MS);
   });
-  try {
-    return await Promise.race([import(/* webpackIgnore: true */ /* @vite-ignore */ address), ended]);
-  } finally {
-    done();
-  }
+  const coming = Promise.race([import(/* webpackIgnore: true */ /* @vite-ignore */ address), late]);
+  const message = `loading ${url} was aborted`;
+  return unlessAborted(coming, signal, message, { url: address }).finally(() => clearTimeout(timer));
 }

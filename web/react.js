@@ -1,7 +1,8 @@
-// The React hook. One engine serves all components that ask for the same one; knows React and the public API only.
+// The React hook. One engine serves all components that ask for the same one; knows React, the public API and how to wait.
 
 import { useCallback, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
-import { AbortedError, DeviceLostError, createEngine } from "./index.js";
+import { unlessAborted } from "./abort.js";
+import { DeviceLostError, createEngine } from "./index.js";
 
 /** @typedef {import("./index.js").Engine} Engine */
 /** @typedef {import("./index.js").EngineOptions} EngineOptions */
@@ -146,7 +147,9 @@ class Shared {
     this.#calls += 1;
     const loading = this.#load();
     try {
-      return await work(await unlessAborted(loading, signal));
+      return await work(
+        await unlessAborted(loading, signal, "decide was aborted before the model was loaded"),
+      );
     } catch (error) {
       if (error instanceof DeviceLostError && this.#engine === loading) this.#fail(error);
       throw error;
@@ -206,20 +209,4 @@ class Shared {
     this.#state = state;
     for (const onChange of this.#users) onChange();
   }
-}
-
-/**
- * What a promise gives, or ABORTED as soon as the signal says so.
- * @template T
- * @param {Promise<T>} promise
- * @param {AbortSignal} signal
- * @returns {Promise<T>}
- */
-function unlessAborted(promise, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(new AbortedError("decide was aborted before the model was loaded"));
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-  });
 }

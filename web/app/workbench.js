@@ -3,6 +3,7 @@
 //
 // Nothing of this is stored: it is gone when the page is.
 
+import { unlessAborted } from "../abort.js";
 import { createEngine } from "../index.js";
 import { errorCode } from "./failure.js";
 import { keepRuntime } from "./offline.js";
@@ -225,17 +226,4 @@ export class Workbench extends EventTarget {
   clearAlerts() {
     this.#notices.clearAlerts();
   }
-}
-
-/**
- * @param {Promise<void>} promise
- * @param {AbortSignal} signal
- * @returns {Promise<void>} rejects once the signal is aborted
- */
-function unlessAborted(promise, signal) {
-  return new Promise((resolve, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-    promise.then(resolve);
-  });
 }
